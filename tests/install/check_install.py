@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""An installed Grapnel serves find_package and pkg-config, as static and as shared library.
+
+    check_install.py BUILD_DIR
+
+BUILD_DIR is a configured and built tree. It is installed as it is; for the other kind of library a
+second tree is configured like it, which ccache makes cheap. Everything happens in a temporary folder.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+# What the second tree shares with the first, so that its objects are the same.
+INHERITED = re.compile(r"^(CMAKE_BUILD_TYPE|CMAKE_CXX_COMPILER|CMAKE_CXX_COMPILER_LAUNCHER|CMAKE_CXX_FLAGS\w*"
+                       r"|CMAKE_COMPILE_WARNING_AS_ERROR|CMAKE_PREFIX_PATH|GRAPNEL_SANITIZE):\w+=(.*)$")
+
+
+def run(*command, **env):
+    """Runs a command to its end; its output is shown only when it fails."""
+    command = [str(part) for part in command]
+    done = subprocess.run(command, env={**os.environ, **env}, text=True, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}\nended with status {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+def cache_of(build):
+    """The inherited variables of a build tree, by name."""
+    lines = (build / "CMakeCache.txt").read_text().splitlines()
+    return dict(match.groups() for match in map(INHERITED.match, lines) if match)
+
+
+def build_other(build, folder, shared):
+    """The library alone, of the other kind, in `folder`."""
+    settings = [f"-D{name}={value}" for name, value in cache_of(build).items()]
+    run("cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", *settings, "-DGRAPNEL_DEVELOPER=OFF",
+        f"-DBUILD_SHARED_LIBS={'ON' if shared else 'OFF'}")
+    run("cmake", "--build", folder)
+
+
+def toy_with_cmake(prefix, folder, compiler):
+    run("cmake", "-S", HERE / "toy", "-B", folder, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}",
+        f"-DCMAKE_CXX_COMPILER={compiler}")
+    run("cmake", "--build", folder)
+    return run(folder / "toy")
+
+
+def toy_with_pkg_config(prefix, folder, compiler):
+    pc = next(prefix.glob("lib*/**/pkgconfig"))
+    flags = run("pkg-config", "--cflags", "--libs", "grapnel", PKG_CONFIG_PATH=str(pc)).split()
+    program = folder.with_suffix(".pc")
+    run(compiler, "-std=c++20", HERE / "toy" / "toy.cpp", "-o", program, *flags)
+    return run(program, LD_LIBRARY_PATH=str(pc.parent))
+
+
+def main():
+    build = pathlib.Path(sys.argv[1]).resolve()
+    compiler = cache_of(build)["CMAKE_CXX_COMPILER"]
+    shared_here = any(build.glob("grapnel/libgrapnel.so"))
+    passed, failed = 0, 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for shared in (shared_here, not shared_here):
+            kind = "shared" if shared else "static"
+            tree, prefix = build, folder / f"{kind}-prefix"
+            if shared != shared_here:
+                tree = folder / f"{kind}-build"
+                build_other(build, tree, shared)
+            run("cmake", "--install", tree, "--prefix", prefix)
+            for way in (toy_with_cmake, toy_with_pkg_config):
+                try:
+                    printed = way(prefix, folder / f"{kind}-{way.__name__}", compiler)
+                    print(f"{kind}, {way.__name__}: {printed.strip()}")
+                    passed += 1
+                except RuntimeError as error:
+                    print(f"{kind}, {way.__name__}: {error}")
+                    failed += 1
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Every citation `Note [Name]` resolves to exactly one definition, and no file names a home directory.
+
+A Note is a rule that several files rely on, written once where it is enforced. Its definition is a
+comment line that holds nothing but the name, followed by a line of dashes or directly by the text:
+
+    // Note [One visit per node]
+    // -------------------------
+
+Markdown files define nothing and may cite. Everywhere else in a line, `Note [Name]` is a citation.
+"""
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NOTE = re.compile(r"\bNote \[([^\]\n]+)\]")
+DEFINITION = re.compile(r"^\s*(?://[/!]?|\*|#)\s*Note \[([^\]\n]+)\]\s*[-:.]*\s*$")
+HOME = re.compile(r"(?<![\w.])/(?:home|root|Users)/\w")
+SCRIPTS = pathlib.Path(__file__).resolve().parent  # These files talk about the convention itself.
+
+
+def files():
+    """Tracked files and new ones that git would not ignore."""
+    listing = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                             cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    for name in sorted(set(listing.split("\0")) - {""}):
+        path = ROOT / name
+        if path.is_file() and SCRIPTS not in path.parents:
+            try:
+                yield name, path.read_text().splitlines()
+            except UnicodeDecodeError:
+                pass  # Data, not text.
+
+
+def main():
+    definitions, citations = collections.defaultdict(list), []
+    homes = []
+    for name, lines in files():
+        for number, line in enumerate(lines, 1):
+            where = f"{name}:{number}"
+            if HOME.search(line):
+                homes.append(f"{where}: names a directory of one machine: {line.strip()}")
+            defined = None if name.endswith(".md") else DEFINITION.match(line)
+            if defined:
+                definitions[defined[1]].append(where)
+            else:
+                citations += [(where, note) for note in NOTE.findall(line)]
+
+    dangling = [f"{where}: Note [{note}] is defined nowhere." for where, note in citations if note not in definitions]
+    twice = [f"Note [{note}] is defined more than once: {', '.join(places)}."
+             for note, places in definitions.items() if len(places) > 1]
+
+    checks = [dangling, twice, homes]
+    for found in checks:
+        for problem in found:
+            print(problem)
+    failed = sum(bool(found) for found in checks)
+    print(f"{len(checks) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
