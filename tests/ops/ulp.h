@@ -1,0 +1,206 @@
+/// How far a function is from the true value, in units in the last place, with MPFR as the judge.
+///
+///     const UlpReport r = sweep_f32([](float x) { return ...; }, mpfr_exp, [](double x) { return std::exp(x); });
+///     CHECK_MESSAGE(r.worst <= 1.5, r);
+///
+/// A float sweep is screened by the double precision function of the C library, which is some 2^29 times finer
+/// than a float; every new worst is measured again with MPFR, and so is each 64th argument, so the number
+/// reported is MPFR's. GRAPNEL_EXHAUSTIVE=1 in the environment turns float sweeps into all 2^32 arguments.
+/// A wrong sign of zero, a NaN that should not be one or is missing, and an infinity in place of a number
+/// that is not next to overflow count as infinitely wrong.
+#pragma once
+
+#include <mpfr.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <ostream>
+#include <random>
+#include <vector>
+
+namespace grapnel::test {
+
+struct UlpReport {
+  double worst = 0;      ///< error of the worst argument, in ulp of the true value
+  double argument = 0;   ///< where it is
+  double second = 0;     ///< the second argument, for functions of two
+  double got = 0;
+  double want = 0;
+  std::uint64_t count = 0;
+
+  friend std::ostream& operator<<(std::ostream& out, const UlpReport& r) {
+    const auto precision = out.precision(17);
+    out << r.worst << " ulp at " << r.argument << " (second argument " << r.second << "): got " << r.got << ", want "
+        << r.want << "; " << r.count << " arguments";
+    out.precision(precision);
+    return out;
+  }
+};
+
+/// One arbitrary precision number that cleans up after itself.
+struct Mp {
+  explicit Mp(mpfr_prec_t bits) { mpfr_init2(v, bits); }
+  Mp(const Mp&) = delete;
+  Mp& operator=(const Mp&) = delete;
+  ~Mp() { mpfr_clear(v); }
+  mpfr_t v;
+};
+
+/// The gap between neighbours of type T around x, for x finite.
+template <class T>
+double ulp_at(double x) {
+  using L = std::numeric_limits<T>;
+  const int e = x == 0 ? L::min_exponent : std::max(std::ilogb(x) + 1, L::min_exponent);
+  return std::ldexp(1.0, e - L::digits);
+}
+
+/// Distance of `got` from the true value `want`, in ulp of T. `want` is the true value rounded to T.
+template <class T>
+double ulp_distance(T got, mpfr_srcptr truth, T want) {
+  constexpr double wrong = std::numeric_limits<double>::infinity();
+  if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got) ? 0 : wrong;
+  if (mpfr_inf_p(truth)) return got == want ? 0 : wrong;
+  if (std::isinf(got) && std::isinf(want)) return got == want ? 0 : wrong;
+  if (mpfr_zero_p(truth)) return got == 0 && std::signbit(got) == std::signbit(want) ? 0 : wrong;
+  if (got == 0 && std::signbit(got) != (mpfr_sgn(truth) < 0)) return wrong;
+  static thread_local Mp gap(128);
+  // An infinity stands for the first number that is too large.
+  if (std::isinf(got)) mpfr_set_si_2exp(gap.v, got > 0 ? 1 : -1, std::numeric_limits<T>::max_exponent, MPFR_RNDN);
+  else mpfr_set_d(gap.v, static_cast<double>(got), MPFR_RNDN);
+  mpfr_sub(gap.v, gap.v, truth, MPFR_RNDN);
+  const double unit = std::isinf(want) ? ulp_at<T>(static_cast<double>(std::numeric_limits<T>::max()))
+                                       : ulp_at<T>(mpfr_get_d(truth, MPFR_RNDZ));
+  return std::abs(mpfr_get_d(gap.v, MPFR_RNDN)) / unit;
+}
+
+/// The true value rounded to T, subnormals included.
+template <class T>
+T rounded(mpfr_srcptr truth) {
+  if constexpr (std::is_same_v<T, float>) return mpfr_get_flt(truth, MPFR_RNDN);
+  else return mpfr_get_d(truth, MPFR_RNDN);
+}
+
+/// Collects the worst argument of a function of type T.
+template <class T>
+class UlpMeter {
+ public:
+  UlpReport report;
+
+  /// Judges `got` at `x` by `f(out, in, rounding)`, a function in MPFR's form.
+  template <class F>
+  void judge(T x, T got, F&& f) {
+    mpfr_set_d(x_.v, static_cast<double>(x), MPFR_RNDN);
+    f(truth_.v, static_cast<mpfr_srcptr>(x_.v), MPFR_RNDN);
+    note(static_cast<double>(x), 0, got);
+  }
+  /// The same for two arguments.
+  template <class F>
+  void judge(T x, T y, T got, F&& f) {
+    mpfr_set_d(x_.v, static_cast<double>(x), MPFR_RNDN);
+    mpfr_set_d(y_.v, static_cast<double>(y), MPFR_RNDN);
+    f(truth_.v, static_cast<mpfr_srcptr>(x_.v), static_cast<mpfr_srcptr>(y_.v), MPFR_RNDN);
+    note(static_cast<double>(x), static_cast<double>(y), got);
+  }
+
+ private:
+  void note(double x, double y, T got) {
+    const T want = rounded<T>(truth_.v);
+    const double error = ulp_distance<T>(got, truth_.v, want);
+    ++report.count;
+    if (error > report.worst || (report.count == 1 && error == 0)) {
+      report = {error, x, y, static_cast<double>(got), static_cast<double>(want), report.count};
+    }
+  }
+  static constexpr int precision = std::numeric_limits<T>::digits + 40;
+  Mp x_{64}, y_{64}, truth_{precision};
+};
+
+inline bool exhaustive() {
+  const char* flag = std::getenv("GRAPNEL_EXHAUSTIVE");
+  return flag != nullptr && *flag == '1';
+}
+
+/// Arguments that hurt: zeros, ends of the range, powers of two and their neighbours, and `near` with its
+/// 64 neighbours on either side, all with both signs.
+template <class T>
+std::vector<T> hard_points(const std::vector<double>& near = {}) {
+  using L = std::numeric_limits<T>;
+  std::vector<T> points = {T(0), L::infinity(), L::quiet_NaN(), L::max(), L::min(), L::denorm_min()};
+  const auto around = [&](T x, int steps) {
+    points.push_back(x);
+    for (T up = x, down = x; steps > 0; --steps) {
+      points.push_back(up = std::nextafter(up, L::infinity()));
+      points.push_back(down = std::nextafter(down, -L::infinity()));
+    }
+  };
+  for (int e = L::min_exponent - L::digits; e < L::max_exponent; ++e) {
+    around(std::ldexp(T(1), e), 2);
+    around(std::ldexp(T(1.4142135623730951), e), 2);
+    around(std::ldexp(T(1.5), e), 2);
+  }
+  for (double x : near) around(static_cast<T>(x), 64);
+  const std::size_t half = points.size();
+  for (std::size_t i = 0; i < half; ++i) points.push_back(-points[i]);
+  return points;
+}
+
+/// Worst error of `fn` over all exponents, 2^21 random bit patterns and the neighbourhoods of `near`.
+/// `judge` is MPFR's function, `screen` the C library's in double precision.
+template <class Fn, class Judge, class Screen>
+UlpReport sweep_f32(Fn&& fn, Judge&& judge, Screen&& screen, const std::vector<double>& near = {}) {
+  UlpMeter<float> meter;
+  double screened_worst = 0;
+  std::uint64_t count = 0;
+  const auto visit = [&](float x) {
+    const float got = fn(x);
+    const double truth = screen(static_cast<double>(x));
+    ++count;
+    double error = std::numeric_limits<double>::infinity();
+    if (std::isfinite(truth) && std::isfinite(got) && (got != 0 || truth != 0))
+      error = std::abs(static_cast<double>(got) - truth) / ulp_at<float>(truth);
+    // NaN, infinities and zeros always go to the judge, except in the exhaustive sweep where they are legion.
+    const bool special = !(error < 1e30);
+    if (special && std::isnan(got) && std::isnan(truth) && count % 64 != 0) return;
+    if (special && static_cast<double>(got) == truth && std::signbit(got) == std::signbit(truth) && count % 64 != 0) return;
+    if (special || error > screened_worst || count % 64 == 0) meter.judge(x, got, judge);
+    if (!special) screened_worst = std::max(screened_worst, error);
+  };
+  if (exhaustive()) {
+    std::uint32_t pattern = 0;
+    do visit(std::bit_cast<float>(pattern)); while (++pattern != 0);
+  } else {
+    for (float x : hard_points<float>(near)) visit(x);
+    std::mt19937 random(20240229);
+    for (int i = 0; i < 1 << 20; ++i) visit(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
+    // Random bits seldom hit the few binades in which most functions do their work.
+    std::uniform_int_distribution<std::uint32_t> exponent(127 - 26, 127 + 8), rest(0, (1u << 23) - 1), sign(0, 1);
+    for (int i = 0; i < 1 << 20; ++i)
+      visit(std::bit_cast<float>(sign(random) << 31 | exponent(random) << 23 | rest(random)));
+  }
+  meter.report.count = count;
+  return meter.report;
+}
+
+/// Worst error of `fn` over all exponents, `samples` random bit patterns, as many in the binades around 1, and
+/// the neighbourhoods of `near`; every argument is judged by MPFR.
+template <class Fn, class Judge>
+UlpReport sweep_f64(Fn&& fn, Judge&& judge, const std::vector<double>& near = {}, int samples = 100'000) {
+  UlpMeter<double> meter;
+  const auto visit = [&](double x) { meter.judge(x, fn(x), judge); };
+  for (double x : hard_points<double>(near)) visit(x);
+  std::mt19937_64 random(20240229);
+  for (int i = 0; i < samples; ++i) visit(std::bit_cast<double>(random()));
+  std::uniform_int_distribution<std::uint64_t> exponent(1023 - 56, 1023 + 10), rest(0, (1ull << 52) - 1), sign(0, 1);
+  std::uniform_int_distribution<std::uint64_t> middle(1023 - 4, 1023 + 3);
+  for (int i = 0; i < samples; ++i) {
+    visit(std::bit_cast<double>(sign(random) << 63 | exponent(random) << 52 | rest(random)));
+    visit(std::bit_cast<double>(sign(random) << 63 | middle(random) << 52 | rest(random)));
+  }
+  return meter.report;
+}
+
+}  // namespace grapnel::test
