@@ -9,12 +9,20 @@ weak function of a *_avx2 or *_avx512 object may not be defined by any object fo
 set, and may not come from the standard library, of which a user's program has copies too.
 """
 import collections
+import json
 import pathlib
 import re
 import subprocess
 import sys
 
 ISA = re.compile(r"_(avx2|avx512)\.cpp\.o$")
+
+
+def objects_of_library(build):
+    """Those that the build makes now; its folders may hold objects of sources that are gone."""
+    commands = json.loads((build / "compile_commands.json").read_text())
+    outputs = [re.search(r" -o (\S+)", command["command"])[1] for command in commands]
+    return [build / output for output in sorted(outputs) if output.startswith("grapnel/")]
 
 
 def weak_functions(path):
@@ -32,7 +40,7 @@ def demangle(names):
 def main():
     build = pathlib.Path(sys.argv[1])
     users = collections.defaultdict(lambda: collections.defaultdict(list))  # name -> isa -> objects
-    for path in sorted((build / "grapnel").rglob("*.cpp.o")):
+    for path in objects_of_library(build):
         match = ISA.search(path.name)
         for name in weak_functions(path):
             users[name][match[1] if match else "baseline"].append(path.name)

@@ -2,12 +2,14 @@
 """Every citation `Note [Name]` resolves to exactly one definition, and no file names a home directory.
 
 A Note is a rule that several files rely on, written once where it is enforced. Its definition is a
-comment line that holds nothing but the name, followed by a line of dashes or directly by the text:
+comment line that begins with the name, followed by a colon and the text or by nothing:
+
+    // Note [One visit per node]: only the last producer of a gradient enqueues ...
 
     // Note [One visit per node]
     // -------------------------
 
-Markdown files define nothing and may cite. Everywhere else in a line, `Note [Name]` is a citation.
+Anything else is a citation, as is every mention in a Markdown file.
 """
 import collections
 import pathlib
@@ -17,7 +19,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NOTE = re.compile(r"\bNote \[([^\]\n]+)\]")
-DEFINITION = re.compile(r"^\s*(?://[/!]?|\*|#)\s*Note \[([^\]\n]+)\]\s*[-:.]*\s*$")
+DEFINITION = re.compile(r"^\s*(?://[/!]?|\*|#)\s*Note \[([^\]\n]+)\]\s*(?::.*)?$")
 HOME = re.compile(r"(?<![\w.])/(?:home|root|Users)/\w")
 SCRIPTS = pathlib.Path(__file__).resolve().parent  # These files talk about the convention itself.
 
