@@ -24,11 +24,17 @@ HOME = re.compile(r"(?<![\w.])/(?:home|root|Users)/\w")
 SCRIPTS = pathlib.Path(__file__).resolve().parent  # These files talk about the convention itself.
 
 
+def names():
+    """Tracked files and new ones that git would not ignore; all files where there is no git."""
+    git = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                         cwd=ROOT, capture_output=True, check=False, text=True)
+    if git.returncode == 0:
+        return set(git.stdout.split("\0")) - {""}
+    return {str(path.relative_to(ROOT)) for path in ROOT.rglob("*") if ROOT / "build" not in path.parents}
+
+
 def files():
-    """Tracked files and new ones that git would not ignore."""
-    listing = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                             cwd=ROOT, capture_output=True, check=True, text=True).stdout
-    for name in sorted(set(listing.split("\0")) - {""}):
+    for name in sorted(names()):
         path = ROOT / name
         if path.is_file() and SCRIPTS not in path.parents:
             try:
