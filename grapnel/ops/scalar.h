@@ -8,7 +8,7 @@
 ///
 /// A formula may use: + - * / and unary -, comparisons (they give a mask; combine masks with & | !),
 /// select, fma, sqrt, abs, floor, ceil, trunc, round_even, bits / from_bits, to_int / to_float,
-/// widen / narrow, copysign, and integer + - * & | ^ << >> on `IntOf<S>`. Literals are doubles and are rounded
+/// widen / narrow, copysign, lookup in a constant table, and integer + - * & | ^ << >> on `IntOf<S>`. Literals are doubles and are rounded
 /// to the type of the other operand, so `1.0 + e` never silently becomes double arithmetic.
 #pragma once
 
@@ -138,6 +138,10 @@ GRAPNEL_INLINE S copysign(S magnitude, S sign) {
   return from_bits((bits(magnitude) & rest) | (bits(sign) & top));
 }
 
+/// table[index], one constant per lane; the index must lie in the table.
+template <class Isa, int count>
+GRAPNEL_INLINE Num<double, Isa> lookup(const double (&table)[count], Num<int64_t, Isa> index) { return Num<double, Isa>::of(table[index.v]); }
+
 /// Rounding to whole numbers; the sign of zero is that of the argument, and integers are whole already.
 #if defined(__SSE4_1__)
 #define GRAPNEL_ROUNDING(name, builtin)                                                                              \
@@ -181,5 +185,9 @@ template <class T, class Isa> requires std::is_integral_v<T> GRAPNEL_INLINE Num<
 template <class T, class Isa> requires std::is_integral_v<T> GRAPNEL_INLINE Num<T, Isa> ceil(Num<T, Isa> x) { return x; }
 template <class T, class Isa> requires std::is_integral_v<T> GRAPNEL_INLINE Num<T, Isa> trunc(Num<T, Isa> x) { return x; }
 template <class T, class Isa> requires std::is_integral_v<T> GRAPNEL_INLINE Num<T, Isa> round_even(Num<T, Isa> x) { return x; }
+
+/// The remainder of truncating division, exact for all numbers and therefore the same everywhere.
+template <class Isa> GRAPNEL_INLINE Num<float, Isa> fmod(Num<float, Isa> a, Num<float, Isa> b) { return Num<float, Isa>::of(__builtin_fmodf(a.v, b.v)); }
+template <class Isa> GRAPNEL_INLINE Num<double, Isa> fmod(Num<double, Isa> a, Num<double, Isa> b) { return Num<double, Isa>::of(__builtin_fmod(a.v, b.v)); }
 
 }  // namespace grapnel

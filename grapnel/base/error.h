@@ -1,0 +1,55 @@
+/// Errors: what happened, with which values, and what to do about it.
+///
+/// `Error` is the caller's to fix; `InternalError` is ours and asks for a report. The library throws one of
+/// the two (or passes a user's own exception through) and never prints and never aborts.
+#pragma once
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace grapnel {
+
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class InternalError : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+/// Joins anything streamable into one string.
+template <class... Parts>
+std::string str(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
+namespace base {
+[[noreturn]] void throw_error(std::string message);
+[[noreturn]] void throw_internal(const char* condition, const char* file, int line, std::string message);
+}  // namespace base
+
+template <class... Parts>
+[[noreturn, gnu::cold, gnu::noinline]] void fail(const Parts&... parts) {
+  base::throw_error(str(parts...));
+}
+
+/// Throws `Error` with the joined message unless `condition` holds. The message is built only on failure.
+template <class... Parts>
+[[gnu::always_inline]] inline void check(bool condition, const Parts&... parts) {
+  if (!condition) [[unlikely]] fail(parts...);
+}
+
+/// For facts the library itself guarantees.
+#define GRAPNEL_ASSERT(condition, ...)                                                         \
+  do {                                                                                         \
+    if (!(condition)) [[unlikely]]                                                             \
+      ::grapnel::base::throw_internal(#condition, __FILE__, __LINE__, ::grapnel::str(__VA_ARGS__)); \
+  } while (false)
+
+}  // namespace grapnel

@@ -1,0 +1,126 @@
+#include "grapnel/ops/op.h"
+
+#include "grapnel/ops/tape.h"
+
+namespace grapnel {
+
+namespace {
+
+bool any_tracks(Inputs inputs) {
+  for (const Tensor* t : inputs)
+    if (t->defined() && tape::tracks(*t)) return true;
+  return false;
+}
+
+void compute(const Op& op, Inputs inputs, const void* attrs, Outputs& out) {
+  Specs specs;
+  op.infer(inputs, attrs, specs);
+  if (op.family != Family::view)
+    for (const TensorSpec& spec : specs) out.push_back(Tensor(TensorImpl::empty(spec.sizes, spec.dtype)));
+  else
+    out.resize(specs.size());
+  op.run(op, inputs, attrs, std::span<Tensor>(out.data(), out.size()));
+  if (InferenceMode::is_enabled())
+    for (Tensor& t : out) t.impl().inference = true;
+}
+
+void finish(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out) {
+  if (op.family == Family::view)
+    for (Tensor& t : out) tape::mark_view(t, *inputs[0], out.size() > 1);
+  if (GradMode::is_enabled() && op.differentiable && any_tracks(inputs)) tape::record(op, inputs, attrs, out);
+}
+
+/// Fails when elements of `self` share memory, so that writing one would change another.
+void check_no_internal_overlap(const Tensor& self, std::string_view op) {
+  const TensorImpl& t = self.impl();
+  for (int i = 0; i < t.sizes.size(); ++i)
+    check(t.sizes[i] <= 1 || t.strides[i] != 0, op,
+          ": elements of the tensor to write share memory (it was expanded: shape ", t.sizes, ", strides ", t.strides,
+          ").\nWrite to a clone() instead.");
+}
+
+}  // namespace
+
+Tensor apply(const Op& op, Inputs inputs, const void* attrs) {
+  Outputs out;
+  compute(op, inputs, attrs, out);
+  finish(op, inputs, attrs, {out.data(), 1});
+  return std::move(out[0]);
+}
+
+Outputs apply_all(const Op& op, Inputs inputs, const void* attrs) {
+  Outputs out;
+  compute(op, inputs, attrs, out);
+  finish(op, inputs, attrs, {out.data(), out.size()});
+  return out;
+}
+
+Tensor& apply_inplace(const Op& op, Inputs inputs, const void* attrs) {
+  const Tensor& self = *inputs[0];
+  const bool recording = GradMode::is_enabled() && op.differentiable && any_tracks(inputs);
+  tape::check_inplace(self, recording, op.name);
+  check_no_internal_overlap(self, op.name);
+
+  Specs specs;
+  op.infer(inputs, attrs, specs);
+  check(specs[0].sizes == self.shape(), op.name, "_: the result has shape ", specs[0].sizes, " but the tensor to write has shape ",
+        self.shape(), ".\nThe other operands must broadcast to it, not beyond it.");
+  check(can_cast(specs[0].dtype, self.dtype()), op.name, "_: a result of type ", specs[0].dtype, " cannot be written into a tensor of type ",
+        self.dtype(), ".");
+
+  // The gradient of another input may need what self held before.
+  Tensor original;
+  if (recording) {
+    SaveMask wanted = 0;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i]->defined() && tape::tracks(*inputs[i])) wanted |= op.saves_for(static_cast<int>(i));
+    if (wanted & input(0)) {
+      const bool enabled = GradMode::is_enabled();
+      GradMode::set_enabled(false);
+      original = self.clone();
+      GradMode::set_enabled(enabled);
+    }
+  }
+
+  Tensor target = self;
+  op.run(op, inputs, attrs, {&target, 1});
+  self.impl().storage->bump_version();
+  if (recording) tape::record_inplace(op, inputs, attrs, self, original);
+  return const_cast<Tensor&>(self);
+}
+
+DType result_type(Inputs inputs) {
+  // Three ranks of say: tensors with dimensions, 0-dimensional tensors, plain numbers. A lower rank counts only when its
+  // kind (bool, integer, floating) is above that of the ranks before it.
+  auto kind = [](DType t) { return is_floating(t) ? 2 : t == DType::Bool ? 0 : 1; };
+  int present[3] = {};
+  DType types[3];
+  for (const Tensor* t : inputs) {
+    if (!t->defined()) continue;
+    const TensorImpl& impl = t->impl();
+    const int rank = impl.wrapped_number ? 2 : impl.sizes.empty() ? 1 : 0;
+    types[rank] = present[rank]++ ? promote_types(types[rank], impl.dtype) : impl.dtype;
+  }
+  if (present[2] && types[2] == DType::Float64) types[2] = get_default_dtype();
+  bool have = false;
+  DType result = DType::Float32;
+  for (int rank = 0; rank < 3; ++rank) {
+    if (!present[rank]) continue;
+    if (!have) result = types[rank];
+    else if (kind(types[rank]) > kind(result)) result = promote_types(result, types[rank]);
+    have = true;
+  }
+  return result;
+}
+
+Tensor wrap_number(const Scalar& value) {
+  Tensor t(TensorImpl::empty({}, value.dtype()));
+  TensorImpl& impl = t.impl();
+  impl.wrapped_number = true;
+  if (value.is_bool()) *reinterpret_cast<bool*>(impl.data()) = value.to_bool();
+  else if (value.is_integral()) *reinterpret_cast<int64_t*>(impl.data()) = value.to_int();
+  else *reinterpret_cast<double*>(impl.data()) = value.to_double();
+  return t;
+}
+
+}  // namespace grapnel

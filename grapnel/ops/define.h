@@ -1,0 +1,230 @@
+/// The families of definitions, and how a definition becomes an Op.
+///
+/// Derive a struct from Pointwise<N>, Reduction, View or Call, give it what its family asks for, add it to AllOps in list.h.
+/// The compiler names what is missing. `samples` feeds the op sweep: an op without samples does not compile.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <memory>
+#include <tuple>
+
+#include "grapnel/ops/op.h"
+#include "grapnel/ops/scalar.h"
+
+namespace grapnel {
+
+/// For ops without attributes.
+struct NoAttrs {
+  static void visit(auto&, auto&&) {}
+};
+
+/// N inputs broadcast against each other; `scalar(S...)` is the meaning.
+template <int N>
+struct Pointwise {
+  static constexpr Family family = Family::pointwise;
+  static constexpr int arity = N;
+  static constexpr TypeRule type_rule = TypeRule::promote;
+  using Attrs = NoAttrs;
+};
+
+/// Attributes every reduction has: which dimensions go, and whether they stay as size 1.
+struct ReduceAttrs {
+  Shape dims;  ///< sorted, distinct
+  bool keepdim = false;
+  static void visit(auto& self, auto&& v) {
+    v("dims", self.dims);
+    v("keepdim", self.keepdim);
+  }
+};
+
+/// One input; `identity<S>()` and `combine(S, S)` are the meaning, `finish(S, S count)` an optional last step.
+/// Note [Reduction tree] in kernels/reduce_kernel.h says in which order values are combined.
+struct Reduction {
+  static constexpr Family family = Family::reduction;
+  static constexpr int arity = 1;
+  static constexpr TypeRule type_rule = TypeRule::promote;
+  using Attrs = ReduceAttrs;
+};
+
+/// Moves no data. The definition has `geometry(input, attrs) -> Geometry`, or `views(input, attrs)` for several outputs.
+struct View {
+  static constexpr Family family = Family::view;
+  static constexpr int arity = 1;
+  static constexpr TypeRule type_rule = TypeRule::promote;
+  using Attrs = NoAttrs;
+};
+
+/// Anything else: `infer(inputs, attrs, specs)` and `run(inputs, attrs, outputs)`.
+template <int N>
+struct Call {
+  static constexpr Family family = Family::call;
+  static constexpr int arity = N;
+  static constexpr TypeRule type_rule = TypeRule::promote;
+  using Attrs = NoAttrs;
+};
+
+/// Where a view lies in its storage.
+struct Geometry {
+  Shape sizes, strides;
+  int64_t offset = 0;
+};
+
+// --- what the families bring ----------------------------------------------------------------------------------------
+
+void infer_pointwise(const Op& op, Inputs inputs, Specs& out);
+void run_pointwise(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out);
+void infer_reduction(const Op& op, Inputs inputs, const ReduceAttrs& attrs, Specs& out);
+void run_reduction(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out);
+/// A tensor over the storage of `base`.
+Tensor make_alias(const Tensor& base, const Geometry& geometry);
+
+template <class D>
+concept HasGrad = requires { &D::grad; };
+template <class D>
+concept HasScalar = D::family == Family::pointwise;
+template <class D>
+concept HasCombine = D::family == Family::reduction;
+template <class D>
+concept Definition = requires {
+  { std::string_view(D::name) };
+  { D::samples() } -> std::convertible_to<Samples>;
+  typename D::Attrs;
+  requires std::is_trivially_copyable_v<typename D::Attrs>;
+};
+
+template <class... D>
+struct OpList {
+  static constexpr int size = sizeof...(D);
+};
+template <class D, class List>
+struct IndexIn;
+template <class D, class... L>
+struct IndexIn<D, OpList<L...>> {
+  static constexpr int value = [] {
+    int i = 0, found = -1;
+    ((std::is_same_v<D, L> ? (found = i, ++i) : ++i), ...);
+    return found;
+  }();
+};
+
+template <class D>
+extern const Op op_of;
+
+namespace define {
+
+template <class D>
+const typename D::Attrs& attrs_of(const void* attrs) {
+  return *static_cast<const typename D::Attrs*>(attrs);
+}
+
+template <class D>
+void infer(Inputs inputs, const void* attrs, Specs& out) {
+  if constexpr (D::family == Family::pointwise) {
+    infer_pointwise(op_of<D>, inputs, out);
+  } else if constexpr (D::family == Family::reduction) {
+    infer_reduction(op_of<D>, inputs, attrs_of<D>(attrs), out);
+  } else if constexpr (requires { &D::geometry; }) {
+    out.push_back({D::geometry(*inputs[0], attrs_of<D>(attrs)).sizes, inputs[0]->dtype()});
+  } else if constexpr (requires { &D::views; }) {
+    for (const Geometry& g : D::views(*inputs[0], attrs_of<D>(attrs))) out.push_back({g.sizes, inputs[0]->dtype()});
+  } else {
+    D::infer(inputs, attrs_of<D>(attrs), out);
+  }
+}
+
+template <class D>
+void run(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out) {
+  if constexpr (D::family == Family::pointwise) {
+    run_pointwise(op, inputs, attrs, out);
+  } else if constexpr (D::family == Family::reduction) {
+    run_reduction(op, inputs, attrs, out);
+  } else if constexpr (requires { &D::geometry; }) {
+    out[0] = make_alias(*inputs[0], D::geometry(*inputs[0], attrs_of<D>(attrs)));
+  } else if constexpr (requires { &D::views; }) {
+    size_t i = 0;
+    for (const Geometry& g : D::views(*inputs[0], attrs_of<D>(attrs))) out[i++] = make_alias(*inputs[0], g);
+  } else {
+    D::run(inputs, attrs_of<D>(attrs), out);
+  }
+}
+
+template <class D>
+Grads grad(const Saved& saved, const Grads& g) {
+  if constexpr (requires { D::grad(saved, g); }) return D::grad(saved, g);
+  else if constexpr (HasGrad<D>) return D::grad(saved, g[0]);
+  else return {};
+}
+
+template <class D>
+void visit_attrs(const void* attrs, AttrVisitor& visitor) {
+  D::Attrs::visit(attrs_of<D>(attrs), [&](std::string_view name, const auto& value) { visitor.on(name, value); });
+}
+
+template <class D>
+constexpr const SaveMask* saves() {
+  if constexpr (requires { D::saves; }) return D::saves;
+  else return nullptr;
+}
+
+template <class D>
+constexpr Op make(int index) {
+  static_assert(Definition<D>);
+  return Op{.name = D::name,
+            .family = D::family,
+            .differentiable = HasGrad<D>,
+            .type_rule = D::type_rule,
+            .index = index,
+            .arity = D::arity,
+            .saves = saves<D>(),
+            .attrs_size = std::is_empty_v<typename D::Attrs> ? 0 : sizeof(typename D::Attrs),
+            .infer = &infer<D>,
+            .run = &run<D>,
+            .grad = &grad<D>,
+            .visit_attrs = &visit_attrs<D>,
+            .samples = [] { return Samples(D::samples()); }};
+}
+
+}  // namespace define
+
+/// `apply<Sigmoid>(x)`, `apply<Sum>({.dims = {0}}, x)`.
+template <class D, std::same_as<Tensor>... T>
+  requires std::is_empty_v<typename D::Attrs>
+Tensor apply(const T&... inputs) {
+  static_assert(sizeof...(T) == D::arity || D::arity < 0);
+  const Tensor* list[] = {&inputs...};
+  const typename D::Attrs none{};
+  return apply(op_of<D>, list, &none);
+}
+template <class D, std::same_as<Tensor>... T>
+Tensor apply(const typename D::Attrs& attrs, const T&... inputs) {
+  static_assert(sizeof...(T) == D::arity || D::arity < 0);
+  const Tensor* list[] = {&inputs...};
+  return apply(op_of<D>, list, &attrs);
+}
+template <class D, std::same_as<Tensor>... T>
+Outputs apply_all(const typename D::Attrs& attrs, const T&... inputs) {
+  const Tensor* list[] = {&inputs...};
+  return apply_all(op_of<D>, list, &attrs);
+}
+template <class D, std::same_as<Tensor>... T>
+Tensor& apply_inplace(const Tensor& self, const T&... others) {
+  const Tensor* list[] = {&self, &others...};
+  const typename D::Attrs none{};
+  return apply_inplace(op_of<D>, list, &none);
+}
+
+// --- samples --------------------------------------------------------------------------------------------------------
+
+/// A sample of a pointwise op of one input: the values, as one vector.
+Samples sample_values(std::initializer_list<double> values);
+/// Two inputs of equal length, plus the same with broadcasting.
+Samples sample_pairs(std::initializer_list<double> a, std::initializer_list<double> b);
+/// Deterministic f64 values in [low, high], without ties.
+Tensor sample_tensor(IntArrayRef sizes, double low = -2, double high = 2);
+template <class Attrs>
+Sample sample(std::vector<Tensor> inputs, Attrs attrs) {
+  return {std::move(inputs), std::make_shared<const Attrs>(attrs)};
+}
+
+}  // namespace grapnel

@@ -1,0 +1,155 @@
+/// Angles brought near zero: x less the nearest multiple of pi or pi/2, for every finite x that is not negative.
+///
+/// The result is a Pair whose error is far below one ulp of its head even where x all but hits a multiple. Two
+/// ways lead there. Up to `common_reach` three constants that add up to pi are enough. Beyond it x is multiplied
+/// with the digits of 1/pi that matter at its exponent, so that the fraction of x / pi comes out directly.
+/// Scalar code has no branches, so `Reach::full` computes both and selects.
+///
+/// Note [Reach]: for |x| < common_reach, Reach::common and Reach::full give the same bits. A kernel that finds a
+/// whole block `in_common_reach` may therefore run the cheaper one.
+#pragma once
+
+#include "grapnel/ops/math_poly.h"
+#include "grapnel/ops/math_trig_table.h"
+#include "grapnel/ops/scalar.h"
+
+namespace grapnel {
+
+/// How far from zero an argument may be; see Note [Reach].
+enum class Reach { common, full };
+
+template <class S>
+inline constexpr double common_reach = is_f32<S> ? 0x1p15 : 0x1p30;
+
+template <class S>
+GRAPNEL_INLINE auto in_common_reach(S x) {
+  return abs(x) < S(common_reach<S>);
+}
+
+namespace detail {
+
+/// Which multiples of pi may be subtracted: n, n - 1/2 or n / 2 for whole n.
+enum class Grid { whole, half_odd, half };
+
+/// x less `multiple` times pi, and whether that multiple's n is odd.
+template <class S, class Mask>
+struct Reduced {
+  Pair<S> angle;
+  Mask odd;
+};
+
+/// The multiple nearest to p = x / pi, and n in the low bits of `index`.
+template <class S>
+struct Multiple {
+  S value;
+  IntOf<S> index;
+};
+template <Grid grid, class S>
+GRAPNEL_INLINE Multiple<S> nearest_multiple(S p) {
+  // Adding 1.5 * 2^(digits - 1) leaves the nearest whole number in the low bits of the sum.
+  const S shift = S(is_f32<S> ? 0x1.8p23 : 0x1.8p52);
+  const S n = (grid == Grid::half ? p + p : grid == Grid::half_odd ? p + 0.5 : p) + shift;
+  const S whole = n - shift;
+  return {grid == Grid::half ? whole * 0.5 : grid == Grid::half_odd ? whole - 0.5 : whole, bits(n)};
+}
+
+template <class I>
+GRAPNEL_INLINE auto is_odd(I n) {
+  return (n & I(1.0)) != I(0.0);
+}
+
+/// For x < common_reach.
+template <Grid grid, class S>
+GRAPNEL_INLINE auto reduce_common(S x) {
+  // pi = head + middle + tail
+  const S head = S(is_f32<S> ? 0x1.921fb6p+1 : 0x1.921fb54442d18p+1);
+  const S middle = S(is_f32<S> ? -0x1.777a5cp-24 : 0x1.1a62633145c07p-53);
+  const S tail = S(is_f32<S> ? -0x1.ee59dap-49 : -0x1.f1976b7ed8fbcp-109);
+  const auto [q, n] = nearest_multiple<grid>(x * S(0x1.45f306dc9c883p-2));
+  // Exact: both are multiples of the same small power of two, and the difference is small. Only x much smaller
+  // than pi/2, less pi/2, does not fit; what is lost then is exactly x - (first + q head).
+  const S first = fma(-q, head, x);
+  S lost = S(0.0);
+  if constexpr (grid == Grid::half_odd) lost = x - fma(q, head, first);
+  // fast_two_sum although `first` may be smaller: it is a multiple of the last bit of the product, which suffices.
+  const auto [product, rest] = two_prod(q, middle);
+  const S hi = first - product;
+  const S lo = ((first - hi) - product) - rest;
+  return Reduced{Pair<S>{hi, fma(-q, tail, grid == Grid::half_odd ? lo + lost : lo)}, is_odd(n)};
+}
+
+/// For finite x >= common_reach, f32: in double arithmetic.
+template <Grid grid, class Isa>
+GRAPNEL_INLINE auto reduce_far(Num<float, Isa> x) {
+  using F = Num<float, Isa>;
+  using D = Num<double, Isa>;
+  // 1/pi, less those leading digits which only add multiples of 2 to the product at the exponents in question.
+  D hi = D(0x1.45f306dc9c883p-2), lo = D(-0x1.6b01ec5417056p-56);
+  const auto from = [&](double least, double digits, double more) {
+    const auto mask = x >= F(least);
+    hi = select(mask, D(digits), hi);
+    lo = select(mask, D(more), lo);
+  };
+  from(0x1p44, 0x1.b727220a94fe1p-24, 0x1.d5f47d4d37703p-79);
+  from(0x1p65, 0x1.1054a7f09d5f4p-43, 0x1.f534ddc0db629p-97);
+  from(0x1p86, 0x1.fc2757d1f534ep-65, -0x1.1f924eb53361ep-120);
+  from(0x1p107, 0x1.7d1f534ddc0dbp-85, 0x1.8a5664f10e410p-139);
+  const D wide = widen(x);
+  const auto [p, rest] = two_prod(wide, hi);
+  const auto [q, n] = nearest_multiple<grid>(p);
+  const D angle = ((p - q) + fma(wide, lo, rest)) * D(0x1.921fb54442d18p+1);
+  const F head = narrow(angle);
+  return Reduced{Pair<F>{head, narrow(angle - widen(head))}, is_odd(n)};
+}
+
+/// For finite x >= common_reach, f64.
+template <Grid grid, class Isa>
+GRAPNEL_INLINE auto reduce_far(Num<double, Isa> x) {
+  using D = Num<double, Isa>;
+  using I = Num<int64_t, Isa>;
+  // The row is the upper part of the exponent. What remains of x, its last three exponent bits and its digits,
+  // is read as a number from 2^49 to 2^57.
+  const I pattern = bits(x);
+  const I exponent = pattern >> 55;
+  const I row = select(exponent > I(one_over_pi_first_row), exponent - I(one_over_pi_first_row), I(0.0));
+  const D y = from_bits((pattern & I::of((int64_t{1} << 55) - 1)) | I::of(int64_t{134} << 55));
+
+  const auto [p0, e0] = two_prod(y, lookup(one_over_pi[0], row));  // up to 2^60, up to 2^7
+  const auto [p1, e1] = two_prod(y, lookup(one_over_pi[1], row));  // up to 2^7, 2^-46
+  const auto [p2, e2] = two_prod(y, lookup(one_over_pi[2], row));  // up to 2^-46, 2^-99
+  const D p3 = y * lookup(one_over_pi[3], row);                    // up to 2^-99
+  // Multiples of 512 leave p0 first: they are even, and without them n fits its bits.
+  const D shift = D(0x1.8p61);
+  const D small = p0 - ((p0 + shift) - shift);
+  // The remaining sum may cancel down to 2^-62, so every rounding error above 2^-99 is kept.
+  const auto [s1, c1] = two_sum(small, e0);
+  const auto [s2, c2] = two_sum(s1, p1);
+  const auto [q, n] = nearest_multiple<grid>(s2);
+  const auto [s3, c3] = two_sum(s2, -q);
+  const auto [t1, d1] = two_sum(c1, c2);
+  const auto [t2, d2] = two_sum(e1, p2);
+  const auto [t3, d3] = two_sum(t1, t2);
+  const auto [t4, d4] = two_sum(t3, c3);
+  const auto [hi, d5] = two_sum(s3, t4);
+  const D lo = d5 + (((d1 + d2) + (d3 + d4)) + (e2 + p3));
+
+  const auto [angle, rest] = two_prod(hi, D(0x1.921fb54442d18p+1));
+  return Reduced{Pair<D>{angle, fma(lo, D(0x1.921fb54442d18p+1), fma(hi, D(0x1.1a62633145c07p-53), rest))}, is_odd(n)};
+}
+
+template <Reach reach, Grid grid, class S>
+GRAPNEL_INLINE auto reduce(S x) {
+  const auto near = reduce_common<grid>(x);
+  if constexpr (reach == Reach::common) {
+    return near;
+  } else {
+    const auto far = reduce_far<grid>(x);
+    // Infinities and NaN take the near way, which makes NaN of both.
+    const auto is_far = (x >= S(common_reach<S>)) & (x < infinity<S>());
+    return Reduced{Pair<S>{select(is_far, far.angle.hi, near.angle.hi), select(is_far, far.angle.lo, near.angle.lo)},
+                   (is_far & far.odd) | (!is_far & near.odd)};
+  }
+}
+
+}  // namespace detail
+}  // namespace grapnel

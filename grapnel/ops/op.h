@@ -1,0 +1,118 @@
+/// Op: everything the library knows about one operation, and the one call that every operation goes through.
+///
+/// An operation is written as a struct (see defs/) that states its name, shape rule, meaning, gradient and samples. `op_of<D>`
+/// turns that definition into an `Op`, its run-time face, and `apply` interprets it: computes now, and makes the backward
+/// node when an input wants a gradient. Start reading at `apply`; a definition to imitate is Sigmoid in defs/activation.h.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "grapnel/base/small_vector.h"
+#include "grapnel/tensor/tensor.h"
+
+namespace grapnel {
+
+using Grads = SmallVector<Tensor, 3>;
+using Outputs = SmallVector<Tensor, 2>;
+/// Inputs of one call, borrowed. An undefined tensor stands for an absent optional input.
+using Inputs = std::span<const Tensor* const>;
+
+struct TensorSpec {
+  Shape sizes;
+  DType dtype;
+};
+using Specs = SmallVector<TensorSpec, 2>;
+
+/// Pointwise and Reduction follow from a scalar formula and can be fused; View moves no data; Call is everything else.
+enum class Family : uint8_t { pointwise, reduction, view, call };
+
+/// What an op keeps for its gradient. One mask per input: the values needed for the gradient of that input.
+using SaveMask = uint32_t;
+inline constexpr int kFirstOutputBit = 16;
+constexpr SaveMask input(int i) { return SaveMask{1} << i; }
+constexpr SaveMask output(int i = 0) { return SaveMask{1} << (kFirstOutputBit + i); }
+
+/// The values an op kept, as its gradient formula sees them. Reading one unpacks it, in the order of reading.
+class Saved {
+ public:
+  Tensor input(int i) const { return load(i); }
+  Tensor output(int i = 0) const { return load(kFirstOutputBit + i); }
+  /// Whether the gradient of input i is wanted at all.
+  virtual bool needs(int i) const = 0;
+  virtual int input_count() const = 0;
+  /// Shape and type of an input that wants a gradient.
+  virtual const Shape& input_shape(int i) const = 0;
+  virtual DType input_dtype(int i) const = 0;
+  template <class Attrs>
+  const Attrs& attrs() const { return *static_cast<const Attrs*>(attrs_blob()); }
+
+ protected:
+  ~Saved() = default;
+  virtual Tensor load(int bit) const = 0;
+  virtual const void* attrs_blob() const = 0;
+};
+
+/// Arguments on which the tests exercise an op. Tensors are f64 and hold values away from kinks.
+struct Sample {
+  std::vector<Tensor> inputs;
+  std::shared_ptr<const void> attrs;
+};
+using Samples = std::vector<Sample>;
+
+/// Sees the attributes of a call one by one, for printing and keys.
+class AttrVisitor {
+ public:
+  virtual ~AttrVisitor() = default;
+  virtual void on(std::string_view name, bool value) = 0;
+  virtual void on(std::string_view name, int64_t value) = 0;
+  virtual void on(std::string_view name, double value) = 0;
+  virtual void on(std::string_view name, DType value) = 0;
+  virtual void on(std::string_view name, const Shape& value) = 0;
+};
+
+/// Pointwise type rules: what the inputs are converted to, and what comes out.
+enum class TypeRule : uint8_t {
+  promote,   ///< common type in, the same out
+  floating,  ///< common type, integers become the default floating type
+  compare,   ///< common type in, bool out
+  test,      ///< as compare
+  select,    ///< the first input is a mask; common type of the others
+  fill,      ///< as select, with the mask second
+  widen,     ///< reductions: integers and bools become i64
+};
+
+struct Op {
+  std::string_view name;
+  Family family;
+  bool differentiable;
+  TypeRule type_rule;
+  int index;                ///< into the kernel tables, for pointwise ops and reductions
+  int arity;                ///< -1: any number of inputs
+  const SaveMask* saves;    ///< one per input, or null
+  size_t attrs_size;
+  void (*infer)(Inputs, const void* attrs, Specs& out);
+  /// Computes `out`, whose tensors are allocated by the inferred specs; a View op makes them itself.
+  void (*run)(const Op&, Inputs, const void* attrs, std::span<Tensor> out);
+  Grads (*grad)(const Saved&, const Grads& grad_outputs);
+  void (*visit_attrs)(const void* attrs, AttrVisitor&);
+  Samples (*samples)();
+
+  SaveMask saves_for(int i) const { return saves ? saves[i] : 0; }
+};
+
+/// Runs `op` on `inputs` and, when one of them wants a gradient, makes its node.
+Tensor apply(const Op& op, Inputs inputs, const void* attrs = nullptr);
+Outputs apply_all(const Op& op, Inputs inputs, const void* attrs = nullptr);
+/// The same with the result written into inputs[0].
+Tensor& apply_inplace(const Op& op, Inputs inputs, const void* attrs = nullptr);
+
+/// The type a pointwise op computes its inputs in, PyTorch's promotion: numbers and 0-dimensional tensors yield to
+/// tensors with dimensions of the same or a higher kind.
+DType result_type(Inputs inputs);
+
+/// A 0-dimensional tensor that stands for a plain number.
+Tensor wrap_number(const Scalar& value);
+
+}  // namespace grapnel

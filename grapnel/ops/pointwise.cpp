@@ -1,0 +1,137 @@
+/// The driver of pointwise ops: finds types and shapes, then feeds contiguous blocks to the kernels.
+#include "grapnel/base/thread_pool.h"
+#include "grapnel/ops/define.h"
+#include "grapnel/ops/kernels/table.h"
+#include "grapnel/ops/loop_nest.h"
+
+namespace grapnel {
+
+namespace {
+
+constexpr int kMaxInputs = 4;
+/// Blocks of this many elements are staged on the stack and stay in the first-level cache.
+constexpr int64_t kBlock = 1024;
+/// Fewer elements than this are not worth a second thread.
+constexpr int64_t kGrain = 32768;
+/// Rows at least this long are handed to the kernel one by one instead of being gathered.
+constexpr int64_t kLongRow = 128;
+
+using Nest = LoopNest<kMaxInputs + 1>;
+
+/// The type the inputs are converted to.
+DType input_type(const Op& op, Inputs inputs) {
+  DType common;
+  if (op.type_rule == TypeRule::select) {
+    common = result_type(inputs.subspan(1));
+  } else if (op.type_rule == TypeRule::fill) {
+    const Tensor* values[] = {inputs[0], inputs[2]};
+    common = result_type(values);
+  } else {
+    common = result_type(inputs);
+  }
+  return op.type_rule == TypeRule::floating && !is_floating(common) ? get_default_dtype() : common;
+}
+
+bool gives_bool(const Op& op) { return op.type_rule == TypeRule::compare || op.type_rule == TypeRule::test; }
+
+/// Feeds blocks of one nest to one kernel.
+class Blocks {
+ public:
+  Blocks(const Nest& nest, Compute compute, kernels::PointwiseFn kernel)
+      : nest_(nest), compute_(compute), kernel_(kernel), size_(element_size(dtype_of(compute))) {
+    for (int k = 0; k < nest.count; ++k) native_[k] = nest.operands[k].dtype == dtype_of(compute);
+  }
+
+  bool all_direct() const {
+    for (int k = 0; k < nest_.count; ++k)
+      if (!direct(k)) return false;
+    return true;
+  }
+
+  void run_direct(int64_t begin, int64_t end) const {
+    const void* in[kMaxInputs];
+    for (int k = 1; k < nest_.count; ++k) in[k - 1] = at(k, begin);
+    kernel_(in, at(0, begin), end - begin);
+  }
+
+  void run_staged(int64_t begin, int64_t end) const {
+    alignas(64) char buffers[kMaxInputs + 1][kBlock * 8];
+    const auto& load = kernels::table().load;
+    const int c = static_cast<int>(compute_);
+    for (int k = 1; k < nest_.count; ++k) {
+      const auto& o = nest_.operands[k];
+      if (o.constant) load[static_cast<int>(o.dtype)][c](o.data, 0, buffers[k], std::min(kBlock, end - begin));
+    }
+    const bool long_rows = nest_.row_length() >= kLongRow;
+    while (begin < end) {
+      int64_t length = std::min(kBlock, end - begin);
+      if (long_rows) length = std::min(length, nest_.row_length() - begin % nest_.row_length());
+      const void* in[kMaxInputs];
+      for (int k = 1; k < nest_.count; ++k) {
+        const auto& o = nest_.operands[k];
+        if (o.constant) in[k - 1] = buffers[k];
+        else if (native_[k] && (o.contiguous || (long_rows && nest_.row_stride(k) == 1))) in[k - 1] = at(k, begin);
+        else {
+          const auto fn = load[static_cast<int>(o.dtype)][c];
+          nest_.for_rows(begin, begin + length, [&](int64_t i, int64_t n) {
+            fn(at(k, i), nest_.row_stride(k), buffers[k] + (i - begin) * static_cast<int64_t>(size_), n);
+          });
+          in[k - 1] = buffers[k];
+        }
+      }
+      const auto& out = nest_.operands[0];
+      if (native_[0] && (out.contiguous || (long_rows && nest_.row_stride(0) == 1))) {
+        kernel_(in, at(0, begin), length);
+      } else {
+        kernel_(in, buffers[0], length);
+        const auto store = kernels::table().store[static_cast<int>(out.dtype)][c];
+        nest_.for_rows(begin, begin + length, [&](int64_t i, int64_t n) {
+          store(buffers[0] + (i - begin) * static_cast<int64_t>(size_), at(0, i), nest_.row_stride(0), n);
+        });
+      }
+      begin += length;
+    }
+  }
+
+ private:
+  bool direct(int k) const { return native_[k] && nest_.operands[k].contiguous; }
+  char* at(int k, int64_t linear) const {
+    const auto& o = nest_.operands[k];
+    const int64_t offset = o.contiguous ? linear : nest_.offset(k, linear);
+    return o.data + offset * static_cast<int64_t>(element_size(o.dtype));
+  }
+
+  const Nest& nest_;
+  Compute compute_;
+  kernels::PointwiseFn kernel_;
+  size_t size_;
+  bool native_[kMaxInputs + 1];
+};
+
+}  // namespace
+
+void infer_pointwise(const Op& op, Inputs inputs, Specs& out) {
+  Shape sizes = inputs[0]->shape();
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    const Shape& other = inputs[i]->shape();
+    if (!other.empty()) sizes = broadcast_shapes(sizes, other, op.name.data());
+  }
+  out.push_back({sizes, gives_bool(op) ? kBool : input_type(op, inputs)});
+}
+
+void run_pointwise(const Op& op, Inputs inputs, const void*, std::span<Tensor> out) {
+  const Compute compute = compute_type(input_type(op, inputs));
+  const kernels::PointwiseFn kernel = kernels::table().pointwise[op.index][static_cast<int>(compute)];
+  GRAPNEL_ASSERT(kernel, op.name, " has no kernel for ", dtype_of(compute));
+  Nest nest(out[0]);
+  for (const Tensor* t : inputs) nest.add(*t);
+  nest.merge();
+  if (nest.numel == 0) return;
+  const Blocks blocks(nest, compute, kernel);
+  const bool direct = blocks.all_direct();
+  auto piece = [&](int64_t begin, int64_t end) { direct ? blocks.run_direct(begin, end) : blocks.run_staged(begin, end); };
+  if (nest.numel <= kGrain) piece(0, nest.numel);
+  else base::parallel_for(nest.numel, kGrain, piece);
+}
+
+}  // namespace grapnel

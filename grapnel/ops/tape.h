@@ -1,0 +1,36 @@
+/// Seams between ops and autograd: declared here, defined in autograd/, so that ops/ need not know nodes.
+#pragma once
+
+#include "grapnel/ops/op.h"
+
+namespace grapnel {
+
+/// Whether operations on tensors that require grad are recorded, on this thread.
+struct GradMode {
+  static bool is_enabled() { return enabled; }
+  static void set_enabled(bool on) { enabled = on; }
+  static inline constinit thread_local bool enabled = true;
+};
+
+/// Whether new tensors are marked as never to be recorded, on this thread.
+struct InferenceMode {
+  static bool is_enabled() { return enabled; }
+  static inline constinit thread_local bool enabled = false;
+};
+
+namespace tape {
+
+/// Whether a gradient flows to `t`. Views also ask their base, which may have been changed since.
+bool tracks(const Tensor& t);
+/// Makes the node of a call that was just computed.
+void record(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> outputs);
+/// Marks `view` as a differentiable view of `base`'s base; views of several outputs refuse in-place changes.
+void mark_view(Tensor& view, const Tensor& base, bool multi_output);
+/// Checks that `self` may be written now, before anything is computed: leaf rule, views of leaves, inference tensors.
+void check_inplace(const Tensor& self, bool recording, std::string_view op);
+/// Makes the node of an in-place call and moves self's place in the graph. `original` is self before the write, for ops
+/// whose gradient needs it.
+void record_inplace(const Op& op, Inputs inputs, const void* attrs, const Tensor& self, const Tensor& original);
+
+}  // namespace tape
+}  // namespace grapnel

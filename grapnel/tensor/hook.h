@@ -1,0 +1,128 @@
+/// Hooks as the user sees them: handles, what a hook is told, and how any callable becomes one.
+///
+/// The kinds form a closed list, in the order in which they fire around one node of the backward pass.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace grapnel {
+
+class Tensor;
+class Node;
+class TensorHook;
+class PostAccumulateGradHook;
+using variable_list = std::vector<Tensor>;
+
+/// | kind            | fires                                  | is given                        | may replace it |
+/// |-----------------|----------------------------------------|---------------------------------|----------------|
+/// | tensor          | a tensor's gradient is complete        | that gradient                   | yes            |
+/// | retain_grad     | after all tensor hooks                 | the hooked gradient             | no             |
+/// | capture         | after retain_grad, in `grad()`         | the hooked gradient             | no             |
+/// | node_pre        | before a node runs                     | gradients of its outputs        | yes            |
+/// | unpack          | a node reads a saved tensor            | what `pack` returned            | yes            |
+/// | post_accumulate | a leaf's `grad` was updated            | the leaf                        | no             |
+/// | node_post       | after a node ran                       | gradients of inputs and outputs | yes            |
+/// | end_of_pass     | after the last node of the pass        | nothing                         | no             |
+enum class HookKind : uint8_t { tensor, retain_grad, capture, node_pre, unpack, post_accumulate, node_post, end_of_pass };
+std::string_view name(HookKind kind);
+
+/// One registered hook, for listing.
+struct HookInfo {
+  uint64_t id = 0;
+  HookKind kind = HookKind::tensor;
+  int slot = 0;       ///< which output of the node a tensor hook belongs to
+  std::string name;   ///< given by the user, or empty
+  std::string site;   ///< file:line of the registration
+};
+
+/// Whoever keeps hooks: knows how to drop one by its id.
+class HookOwner {
+ public:
+  virtual ~HookOwner() = default;
+  virtual void remove_hook(uint64_t id) = 0;
+  virtual bool has_hook(uint64_t id) const = 0;
+};
+
+/// A fresh id, unique in the process and growing.
+uint64_t next_hook_id();
+
+/// Names one registration. Copies are equal and remove the same hook; dropping a handle keeps the hook; removing twice
+/// is silent; a handle may outlive the tensor, the node and the graph.
+class HookHandle {
+ public:
+  HookHandle() = default;
+  HookHandle(uint64_t id, std::weak_ptr<HookOwner> owner) : id_(id), owner_(std::move(owner)) {}
+  /// From LibTorch's hook number; can be used with Tensor::remove_hook.
+  HookHandle(unsigned id) : id_(id) {}
+  operator unsigned() const { return static_cast<unsigned>(id_); }
+
+  void remove() {
+    if (auto owner = owner_.lock()) owner->remove_hook(id_);
+  }
+  /// True while the hook is registered.
+  bool active() const {
+    auto owner = owner_.lock();
+    return owner && owner->has_hook(id_);
+  }
+  uint64_t id() const { return id_; }
+  bool has_owner() const { return owner_.lock() != nullptr; }
+  friend bool operator==(const HookHandle& a, const HookHandle& b) { return a.id_ == b.id_; }
+
+ private:
+  uint64_t id_ = 0;
+  std::weak_ptr<HookOwner> owner_;
+};
+
+/// Removes the hook when the scope is left, also by an exception.
+class [[nodiscard]] ScopedHook {
+ public:
+  ScopedHook() = default;
+  ScopedHook(HookHandle handle) : handle_(std::move(handle)) {}
+  ScopedHook(ScopedHook&& other) noexcept : handle_(other.release()) {}
+  ScopedHook& operator=(ScopedHook&& other) noexcept {
+    if (this != &other) {
+      handle_.remove();
+      handle_ = other.release();
+    }
+    return *this;
+  }
+  ~ScopedHook() { handle_.remove(); }
+  const HookHandle& handle() const { return handle_; }
+  /// Lets the hook live on.
+  HookHandle release() { return std::exchange(handle_, HookHandle()); }
+
+ private:
+  HookHandle handle_;
+};
+
+/// What a hook can learn about the moment it fires. Valid during the call only.
+struct HookContext {
+  const Node* node = nullptr;     ///< the node whose gradient this is
+  int slot = 0;                   ///< which of its outputs
+  uint64_t pass = 0;              ///< number of the backward pass; nested passes have their own
+  int depth = 0;                  ///< 0 for a pass started by the user, 1 for one started inside a hook, and so on
+  bool creates_graph = false;     ///< whether what the hook computes is differentiable
+  std::string_view hook_name;     ///< as registered
+  /// True when no pass is waiting for this one, so the gradient is the one the caller of backward() asked for.
+  bool final() const { return depth == 0; }
+  /// The name given to the tensor with set_name, or an empty string.
+  std::string tensor_name() const;
+};
+
+/// How a hook is registered: a name for messages and listings; the site is filled in by itself.
+struct HookOptions {
+  std::string name;
+  std::source_location site = std::source_location::current();
+  HookOptions(std::string n = {}, std::source_location s = std::source_location::current()) : name(std::move(n)), site(s) {}
+  HookOptions(const char* n, std::source_location s = std::source_location::current()) : name(n), site(s) {}
+};
+
+}  // namespace grapnel

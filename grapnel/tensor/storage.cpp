@@ -1,0 +1,41 @@
+#include "grapnel/tensor/storage.h"
+
+#include <memory>
+#include <new>
+
+#include "grapnel/base/allocator.h"
+#include "grapnel/base/pool.h"
+
+namespace grapnel {
+
+StoragePtr Storage::create(size_t bytes) {
+  void* data = nullptr;
+  if (bytes > kInlineBytes) data = base::allocate(bytes);
+  auto* s = new (base::pool_allocate(sizeof(Storage))) Storage;
+  s->bytes_ = bytes;
+  s->data_ = data ? data : s->inline_;
+  s->owner_ = data ? Owner::allocator : Owner::inline_data;
+  return StoragePtr::adopt(s);
+}
+
+StoragePtr Storage::borrow(void* data, size_t bytes, std::function<void(void*)> deleter) {
+  auto kept = deleter ? std::make_unique<std::function<void(void*)>>(std::move(deleter)) : nullptr;
+  auto* s = new (base::pool_allocate(sizeof(Storage))) Storage;
+  s->bytes_ = bytes;
+  s->data_ = data;
+  s->deleter_ = kept.release();
+  s->owner_ = Owner::borrowed;
+  return StoragePtr::adopt(s);
+}
+
+void Storage::destroy() const noexcept {
+  if (owner_ == Owner::allocator) base::deallocate(data_, bytes_);
+  if (deleter_) {
+    std::unique_ptr<std::function<void(void*)>> kept(deleter_);
+    (*kept)(data_);
+  }
+  this->~Storage();
+  base::pool_deallocate(const_cast<Storage*>(this), sizeof(Storage));
+}
+
+}  // namespace grapnel

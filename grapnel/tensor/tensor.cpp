@@ -1,0 +1,74 @@
+#include "grapnel/tensor/tensor.h"
+
+#include <atomic>
+#include <new>
+
+#include "grapnel/base/pool.h"
+
+namespace grapnel {
+
+IntrusivePtr<TensorImpl> TensorImpl::create(StoragePtr storage, DType dtype, const Shape& sizes, const Shape& strides, int64_t offset) {
+  auto* t = new (base::pool_allocate(sizeof(TensorImpl))) TensorImpl;
+  t->dtype = dtype;
+  t->offset = offset;
+  t->storage = std::move(storage);
+  t->sizes.assign(sizes.begin(), sizes.size());
+  t->strides.assign(strides.begin(), strides.size());
+  int64_t n = 1;
+  for (int64_t s : sizes) n *= s;
+  t->numel = n;
+  return IntrusivePtr<TensorImpl>::adopt(t);
+}
+
+IntrusivePtr<TensorImpl> TensorImpl::empty(const Shape& sizes, DType dtype) {
+  const int64_t n = checked_numel(sizes, "empty");
+  int64_t bytes = 0;
+  check(!__builtin_mul_overflow(n, static_cast<int64_t>(element_size(dtype)), &bytes), "empty: ", sizes, " of ", dtype,
+        " does not fit in memory.");
+  return create(Storage::create(static_cast<size_t>(bytes)), dtype, sizes, contiguous_strides(sizes));
+}
+
+void TensorImpl::destroy() const noexcept {
+  if (autograd) release_autograd_meta(autograd);
+  this->~TensorImpl();
+  base::pool_deallocate(const_cast<TensorImpl*>(this), sizeof(TensorImpl));
+}
+
+void Tensor::undefined() {
+  fail("this tensor is undefined: it was default-constructed, moved from, or stands for an absent gradient.\n"
+       "Ask defined() before using it.");
+}
+
+int64_t Tensor::size(int64_t dim) const {
+  check(this->dim() > 0, "size: a 0-dimensional tensor has no sizes.");
+  return impl().sizes[wrap_dim(dim, static_cast<int>(this->dim()), "size")];
+}
+int64_t Tensor::stride(int64_t dim) const {
+  check(this->dim() > 0, "stride: a 0-dimensional tensor has no strides.");
+  return impl().strides[wrap_dim(dim, static_cast<int>(this->dim()), "stride")];
+}
+TensorOptions Tensor::options() const { return TensorOptions(dtype()).device(device()); }
+
+void* Tensor::data_ptr() const { return impl().data(); }
+
+uint64_t next_hook_id() {
+  // Small numbers are list positions in LibTorch; starting above them turns a mix-up into an error.
+  static std::atomic<uint64_t> counter{1000};
+  return counter.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::string_view name(HookKind kind) {
+  switch (kind) {
+    case HookKind::tensor: return "tensor hook";
+    case HookKind::retain_grad: return "retain-grad hook";
+    case HookKind::capture: return "capture hook";
+    case HookKind::node_pre: return "node pre-hook";
+    case HookKind::unpack: return "unpack hook";
+    case HookKind::post_accumulate: return "post-accumulate hook";
+    case HookKind::node_post: return "node post-hook";
+    case HookKind::end_of_pass: return "end-of-pass callback";
+  }
+  return "";
+}
+
+}  // namespace grapnel

@@ -1,0 +1,44 @@
+/// What a factory makes: dtype, device, and whether the result is a leaf that wants a gradient.
+#pragma once
+
+#include <optional>
+
+#include "grapnel/tensor/dtype.h"
+
+namespace grapnel {
+
+class TensorOptions {
+ public:
+  TensorOptions() = default;
+  TensorOptions(DType t) : dtype_(t) {}
+  TensorOptions(Device d) : device_(d) {}
+  TensorOptions(DeviceType d) : device_(d) {}
+
+  TensorOptions dtype(DType t) const { return with(&TensorOptions::dtype_, std::optional(t)); }
+  TensorOptions device(Device d) const { return with(&TensorOptions::device_, d); }
+  TensorOptions requires_grad(bool on) const { return with(&TensorOptions::requires_grad_, on); }
+
+  bool has_dtype() const { return dtype_.has_value(); }
+  DType dtype_or(DType fallback) const { return dtype_.value_or(fallback); }
+  DType dtype() const { return dtype_.value_or(get_default_dtype()); }
+  Device device() const { return device_; }
+  bool requires_grad() const { return requires_grad_; }
+
+ private:
+  template <class Member, class Value>
+  TensorOptions with(Member member, Value value) const {
+    TensorOptions copy = *this;
+    copy.*member = value;
+    return copy;
+  }
+  std::optional<DType> dtype_;
+  Device device_;
+  bool requires_grad_ = false;
+};
+
+/// `ones({2, 2}, requires_grad())`: a leaf that wants a gradient.
+inline TensorOptions requires_grad(bool on = true) { return TensorOptions().requires_grad(on); }
+inline TensorOptions dtype(DType t) { return TensorOptions().dtype(t); }
+inline TensorOptions device(Device d) { return TensorOptions().device(d); }
+
+}  // namespace grapnel
