@@ -37,9 +37,8 @@ uint32_t float_mode() { return 0; }
 void set_float_mode(uint32_t) {}
 #endif
 
-// About 50 us: bridges the gap between two ops of a chain (a spinning worker starts after 0.2 us, a sleeping one
-// after 10 to 30), yet
-// an idle pool is asleep before anybody notices.
+// About 50 us. It bridges the gap between two ops of a chain (a spinning worker starts after 0.2 us, a sleeping one
+// after 10 to 30), yet an idle pool is asleep before anybody notices.
 constexpr int spins_before_sleep = 2000;
 
 /// True while this thread runs a piece: a nested parallel_for stays on it.
