@@ -50,12 +50,11 @@ struct Mp {
   mpfr_t v;
 };
 
-/// The gap between neighbours of type T around x, for x finite.
+/// The gap between neighbours of type T around x, x finite, is two to this power.
 template <class T>
-double ulp_at(double x) {
+int ulp_exponent(double x) {
   using L = std::numeric_limits<T>;
-  const int e = x == 0 ? L::min_exponent : std::max(std::ilogb(x) + 1, L::min_exponent);
-  return std::ldexp(1.0, e - L::digits);
+  return (x == 0 ? L::min_exponent : std::max(std::ilogb(x) + 1, L::min_exponent)) - L::digits;
 }
 
 /// Distance of `got` from the true value `want`, in ulp of T. `want` is the true value rounded to T.
@@ -72,9 +71,10 @@ double ulp_distance(T got, mpfr_srcptr truth, T want) {
   if (std::isinf(got)) mpfr_set_si_2exp(gap.v, got > 0 ? 1 : -1, std::numeric_limits<T>::max_exponent, MPFR_RNDN);
   else mpfr_set_d(gap.v, static_cast<double>(got), MPFR_RNDN);
   mpfr_sub(gap.v, gap.v, truth, MPFR_RNDN);
-  const double unit = std::isinf(want) ? ulp_at<T>(static_cast<double>(std::numeric_limits<T>::max()))
-                                       : ulp_at<T>(mpfr_get_d(truth, MPFR_RNDZ));
-  return std::abs(mpfr_get_d(gap.v, MPFR_RNDN)) / unit;
+  // Scaled before the conversion: a fraction of a subnormal's ulp is not a double.
+  const double top = std::isinf(want) ? static_cast<double>(std::numeric_limits<T>::max()) : mpfr_get_d(truth, MPFR_RNDZ);
+  mpfr_div_2si(gap.v, gap.v, ulp_exponent<T>(top), MPFR_RNDN);
+  return std::abs(mpfr_get_d(gap.v, MPFR_RNDN));
 }
 
 /// The true value rounded to T, subnormals included.
@@ -161,7 +161,7 @@ UlpReport sweep_f32(Fn&& fn, Judge&& judge, Screen&& screen, const std::vector<d
     ++count;
     double error = std::numeric_limits<double>::infinity();
     if (std::isfinite(truth) && std::isfinite(got) && (got != 0 || truth != 0))
-      error = std::abs(static_cast<double>(got) - truth) / ulp_at<float>(truth);
+      error = std::ldexp(std::abs(static_cast<double>(got) - truth), -ulp_exponent<float>(truth));
     // NaN, infinities and zeros always go to the judge, except in the exhaustive sweep where they are legion.
     const bool special = !(error < 1e30);
     if (special && std::isnan(got) && std::isnan(truth) && count % 64 != 0) return;
