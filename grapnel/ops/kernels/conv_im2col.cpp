@@ -1,0 +1,131 @@
+// f64 convolution: patches are unfolded into the columns of a matrix (im2col), then it is a matrix product.
+#include <algorithm>
+#include <memory>
+
+#include "grapnel/ops/kernels/conv_impl.h"
+#include "grapnel/ops/kernels/gemm.h"
+#include "grapnel/ops/kernels/onednn.h"
+
+namespace grapnel::kernels {
+namespace {
+
+/// The sizes of one image of one group.
+struct Unfolded {
+  explicit Unfolded(const ConvParams& params)
+      : p(params),
+        in_channels(p.c / p.groups),
+        out_channels(p.o / p.groups),
+        taps(in_channels * p.kh * p.kw),
+        pixels(p.out_h() * p.out_w()) {}
+
+  const ConvParams& p;
+  int64_t in_channels, out_channels;
+  int64_t taps;    // values that one output value is made of
+  int64_t pixels;  // output values per channel
+
+  int64_t parts() const { return p.n * p.groups; }
+  int64_t src_at(int64_t part) const { return part * in_channels * p.h * p.w; }
+  int64_t dst_at(int64_t part) const { return part * out_channels * pixels; }
+  int64_t weights_at(int64_t part) const { return part % p.groups * out_channels * taps; }
+
+  /// Calls visit(source row or -1, tap, output row) for every line of the unfolded matrix.
+  template <class Visit>
+  void for_each_line(Visit visit) const {
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      const int64_t channel = tap / (p.kh * p.kw), ky = tap / p.kw % p.kh;
+      for (int64_t y = 0; y < p.out_h(); ++y) {
+        const int64_t from = y * p.stride[0] - p.pad[0] + ky * p.dilation[0];
+        visit(from >= 0 && from < p.h ? channel * p.h + from : int64_t{-1}, tap, y);
+      }
+    }
+  }
+
+  /// columns[tap, pixel]
+  void unfold(const double* src, double* columns) const {
+    const int64_t out_w = p.out_w();
+    for_each_line([&](int64_t row, int64_t tap, int64_t y) {
+      double* const to = columns + tap * pixels + y * out_w;
+      const int64_t shift = tap % p.kw * p.dilation[1] - p.pad[1];
+      for (int64_t x = 0; x < out_w; ++x) {
+        const int64_t from = x * p.stride[1] + shift;
+        to[x] = row >= 0 && from >= 0 && from < p.w ? src[row * p.w + from] : 0.0;
+      }
+    });
+  }
+
+  void fold(const double* columns, double* src) const {
+    const int64_t out_w = p.out_w();
+    std::fill_n(src, in_channels * p.h * p.w, 0.0);
+    for_each_line([&](int64_t row, int64_t tap, int64_t y) {
+      if (row < 0) return;
+      const double* const from = columns + tap * pixels + y * out_w;
+      const int64_t shift = tap % p.kw * p.dilation[1] - p.pad[1];
+      for (int64_t x = 0; x < out_w; ++x) {
+        const int64_t to = x * p.stride[1] + shift;
+        if (to >= 0 && to < p.w) src[row * p.w + to] += from[x];
+      }
+    });
+  }
+};
+
+double* columns_scratch(int64_t length) {
+  thread_local Scratch scratch;
+  return scratch.doubles(length);
+}
+
+GemmArgs product(int64_t m, int64_t n, int64_t k) { return {.type = GemmType::f64, .m = m, .n = n, .k = k}; }
+
+}  // namespace
+
+void conv2d_f64(const ConvParams& p, const double* src, const double* weights, double* dst) {
+  const Unfolded u(p);
+  base::parallel_for(u.parts(), 1, [&](int64_t part, int64_t) {
+    double* const columns = columns_scratch(u.taps * u.pixels);
+    u.unfold(src + u.src_at(part), columns);
+    GemmArgs g = product(u.out_channels, u.pixels, u.taps);
+    g.a = weights + u.weights_at(part), g.a_row = u.taps, g.a_col = 1;
+    g.b = columns, g.b_row = u.pixels, g.b_col = 1;
+    g.c = dst + u.dst_at(part), g.c_row = u.pixels;
+    gemm(g);
+  });
+}
+
+void conv2d_backward_data_f64(const ConvParams& p, const double* grad_dst, const double* weights, double* grad_src) {
+  const Unfolded u(p);
+  base::parallel_for(u.parts(), 1, [&](int64_t part, int64_t) {
+    double* const columns = columns_scratch(u.taps * u.pixels);
+    GemmArgs g = product(u.taps, u.pixels, u.out_channels);
+    g.a = weights + u.weights_at(part), g.a_row = 1, g.a_col = u.taps;
+    g.b = grad_dst + u.dst_at(part), g.b_row = u.pixels, g.b_col = 1;
+    g.c = columns, g.c_row = u.pixels;
+    gemm(g);
+    u.fold(columns, grad_src + u.src_at(part));
+  });
+}
+
+void conv2d_backward_weights_f64(const ConvParams& p, const double* src, const double* grad_dst, double* grad_weights) {
+  const Unfolded u(p);
+  const int64_t length = p.o * u.taps;
+  const int64_t images = divide_up(p.n, 16), sums = divide_up(p.n, images);
+  const auto partial = std::make_unique<double[]>(static_cast<size_t>(sums * length));
+  base::parallel_for(sums * p.groups, 1, [&](int64_t index, int64_t) {
+    const int64_t sum = index / p.groups, group = index % p.groups, one = u.out_channels * u.taps;
+    double* const total = partial.get() + sum * length + group * one;
+    double* const columns = columns_scratch(u.taps * u.pixels + one);
+    double* const image_grad = columns + u.taps * u.pixels;
+    for (int64_t image = sum * images; image < std::min(p.n, (sum + 1) * images); ++image) {
+      const int64_t part = image * p.groups + group;
+      u.unfold(src + u.src_at(part), columns);
+      GemmArgs g = product(u.out_channels, u.taps, u.pixels);
+      g.a = grad_dst + u.dst_at(part), g.a_row = u.pixels, g.a_col = 1;
+      g.b = columns, g.b_row = 1, g.b_col = u.pixels;
+      g.c = image_grad, g.c_row = u.taps;
+      gemm(g);
+      for (int64_t i = 0; i < one; ++i) total[i] += image_grad[i];
+    }
+  });
+  add_parts(partial.get(), sums, length);
+  std::copy_n(partial.get(), length, grad_weights);
+}
+
+}  // namespace grapnel::kernels
