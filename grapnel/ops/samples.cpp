@@ -1,0 +1,39 @@
+/// Inputs for the op sweep: few, deterministic, and without ties.
+#include "grapnel/ops/define.h"
+
+namespace grapnel {
+
+namespace {
+
+Tensor column_of(std::initializer_list<double> values, const Shape& sizes) {
+  Tensor t(TensorImpl::empty(sizes, kFloat64));
+  std::copy(values.begin(), values.end(), reinterpret_cast<double*>(t.impl().data()));
+  return t;
+}
+
+}  // namespace
+
+Samples sample_values(std::initializer_list<double> values) {
+  return {{{column_of(values, {static_cast<int64_t>(values.size())})}, {}}};
+}
+
+Samples sample_pairs(std::initializer_list<double> a, std::initializer_list<double> b) {
+  const auto n = static_cast<int64_t>(a.size()), m = static_cast<int64_t>(b.size());
+  return {{{column_of(a, {n}), column_of(b, {m})}, {}}, {{column_of(a, {n, 1}), column_of(b, {m})}, {}}};
+}
+
+Tensor sample_tensor(IntArrayRef sizes, double low, double high) {
+  Tensor t(TensorImpl::empty(Shape(sizes), kFloat64));
+  double* out = reinterpret_cast<double*>(t.impl().data());
+  // Multiples of the golden ratio, modulo 1, are as far from each other as so many numbers can be.
+  constexpr double golden = 0.618033988749894848;
+  double fraction = 0;
+  for (int64_t i = 0; i < t.numel(); ++i) {
+    fraction += golden;
+    if (fraction >= 1) fraction -= 1;
+    out[i] = low + (high - low) * fraction;
+  }
+  return t;
+}
+
+}  // namespace grapnel
