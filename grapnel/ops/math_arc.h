@@ -17,6 +17,12 @@ GRAPNEL_INLINE Pair<S> half_pi() {
   else return {S(0x1.921fb54442d18p+0), S(0x1.1a62633145c07p-54)};
 }
 
+/// y, with the other sign where x is negative: odd functions are computed from |x|.
+template <class S>
+GRAPNEL_INLINE S odd_in(S x, S y) {
+  return from_bits(bits(y) ^ bits(sign_bit(x)));
+}
+
 /// atan(t) for 0 <= t <= 1, the last step left open: t + rest.
 template <class Result, class S>
 GRAPNEL_INLINE S atan_rest(S t) {
@@ -54,22 +60,22 @@ GRAPNEL_INLINE S angle(S y, S x) {
   const auto [half, half_lo] = half_pi<S>();
   const S axis = select(steep, half, select(left, half + half, S(0.0)));
   const S axis_lo = select(steep, half_lo, select(left, half_lo + half_lo, S(0.0)));
-  const auto back = (steep & !left) | (!steep & left);
-  const S turn = t + select(back, rest - axis_lo, rest + axis_lo);
-  return copysign(axis + select(back, -turn, turn), y);
+  const S signed_t = odd_in(x, select(steep, -t, t));
+  const S signed_rest = odd_in(x, select(steep, -rest, rest));
+  return copysign(axis + (signed_t + (signed_rest + axis_lo)), y);
 }
 
 /// Both arc functions near their ends go through the half angle: asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2)).
-template <class S, class Mask>
-struct ArcSine {
-  Mask is_half;  ///< |x| > 1/2: root + rest is the half angle
-  S root, rest;  ///< asin(root) = root + rest
-};
 template <class S>
-GRAPNEL_INLINE auto arc_sine(S x) {
+GRAPNEL_INLINE auto near_an_end(S x) {
+  return abs(x) > S(0.5);
+}
+/// root and rest, where root + rest is that half angle near an end and asin(|x|) elsewhere.
+template <class S>
+GRAPNEL_INLINE Pair<S> arc_sine(S x) {
   using I = IntOf<S>;
   const S size = abs(x);
-  const auto is_half = size > S(0.5);
+  const auto is_half = near_an_end(x);
   const S half = fma(S(-0.5), size, S(0.5));
   const S root = sqrt(half);
   // What the root lost by rounding is (half - root^2) / (2 root). Four percent off will do for 1 / root.
@@ -85,14 +91,15 @@ GRAPNEL_INLINE auto arc_sine(S x) {
     p = poly(z, 0x1.555555555539p-3, 0x1.333333336e825p-4, 0x1.6db6db4278e9ap-5, 0x1.f1c72c398d07ap-6,
              0x1.6e89f43022899p-6, 0x1.1c6be2b4e2f1cp-6, 0x1.c6fdaacd10aafp-7, 0x1.8ec39e82f6775p-7,
              0x1.abc98919ae09ap-8, 0x1.3ff8df51cad47p-6, -0x1.09da15cad7cfbp-6, 0x1.056fe673ca391p-5);
-  return ArcSine{is_half, s, fma(s * z, p, select(is_half, root_rest, S(0.0)))};
+  return {s, fma(s * z, p, select(is_half, root_rest, S(0.0)))};
 }
 
 }  // namespace detail
 
 template <class S>
 GRAPNEL_INLINE S asin(S x) {
-  const auto [is_half, root, rest] = detail::arc_sine(x);
+  const auto is_half = detail::near_an_end(x);
+  const auto [root, rest] = detail::arc_sine(x);
   const auto [axis, axis_lo] = detail::half_pi<S>();
   const auto [end, end_lo] = fast_two_sum(axis, -(root + root));
   return copysign(select(is_half, end + (end_lo + (axis_lo - (rest + rest))), root + rest), x);
@@ -100,17 +107,16 @@ GRAPNEL_INLINE S asin(S x) {
 
 template <class S>
 GRAPNEL_INLINE S acos(S x) {
-  const auto [is_half, root, rest] = detail::arc_sine(x);
+  const auto is_half = detail::near_an_end(x);
+  const auto [root, rest] = detail::arc_sine(x);
   const auto [half, half_lo] = detail::half_pi<S>();
   const auto left = x < S(0.0);
   // pi/2 - asin(x) in the middle, 2 asin(..) at the right end and pi - 2 asin(..) at the left one.
   const S axis = select(is_half, select(left, half + half, S(0.0)), half);
   const S axis_lo = select(is_half, select(left, half_lo + half_lo, S(0.0)), half_lo);
-  const auto back = (is_half & left) | (!is_half & !left);
-  const S big = select(is_half, root + root, root);
-  const S little = select(is_half, rest + rest, rest);
-  const S turn = big + select(back, little - axis_lo, little + axis_lo);
-  return axis + select(back, -turn, turn);
+  const S big = detail::odd_in(x, select(is_half, root + root, -root));
+  const S little = detail::odd_in(x, select(is_half, rest + rest, -rest));
+  return axis + (big + (little + axis_lo));
 }
 
 template <class S>

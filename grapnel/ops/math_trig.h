@@ -13,10 +13,10 @@ namespace detail {
 
 /// sin(hi + lo) for |hi| up to pi/2 and a little beyond.
 template <class S>
-GRAPNEL_INLINE S sin_near(Pair<S> r) {
+GRAPNEL_INLINE S sin_near(S hi, S lo) {
   // sin(r) = r (1 + u), u = c z + z^2 P(z), z = r^2. Around pi/2 u is large, so z keeps its rounding error.
-  const S z = r.hi * r.hi;
-  const S z_rest = fma(r.hi + r.hi, r.lo, fma(r.hi, r.hi, -z));
+  const S z = hi * hi;
+  const S z_rest = fma(hi + hi, lo, fma(hi, hi, -z));
   S p, c;
   if constexpr (is_f32<S>) {
     c = S(-0x1.555556p-3);
@@ -28,16 +28,16 @@ GRAPNEL_INLINE S sin_near(Pair<S> r) {
   }
   // du/dz is -0.129 at pi/2; further in, z_rest matters less.
   const S u = fma(z, c, fma(z_rest, S(-0.129), z * (z * p)));
-  // r.hi u is rounded only once, together with the rest.
-  const S y = fma(r.hi, u, r.hi);
-  return y + (fma(r.hi, u, r.hi - y) + fma(r.lo, u, r.lo));
+  // hi u is rounded only once, together with the rest.
+  const S y = fma(hi, u, hi);
+  return y + (fma(hi, u, hi - y) + fma(lo, u, lo));
 }
 
 /// tan(hi + lo), or -1 / tan(hi + lo) where `inverse`, for |hi| up to pi/4 and a little beyond.
 template <class S, class Mask>
-GRAPNEL_INLINE S tan_near(Pair<S> r, Mask inverse) {
+GRAPNEL_INLINE S tan_near(S hi, S lo, Mask inverse) {
   // tan(r) = r (1 + z A(z)) / (1 + z B(z)), z = r^2, as a quotient of pairs.
-  const S z = r.hi * r.hi;
+  const S z = hi * hi;
   S a, b;
   if constexpr (is_f32<S>) {
     a = poly(z, -0x1.c7ec8cp-4, 0x1.18e880p-10);
@@ -47,7 +47,7 @@ GRAPNEL_INLINE S tan_near(Pair<S> r, Mask inverse) {
     b = poly(z, -0x1.dde93c77b4125p-2, 0x1.a46cf46e21212p-6, -0x1.46d1524c78a52p-12, 0x1.0b1c23c1b6c13p-21);
   }
   // The slope of tan is near 1 + z times that of the quotient's denominator.
-  const auto [sine, sine_rest] = fast_two_sum(r.hi, fma(r.hi * z, a, fma(r.lo, z, r.lo)));
+  const auto [sine, sine_rest] = fast_two_sum(hi, fma(hi * z, a, fma(lo, z, lo)));
   const auto [cosine, cosine_rest] = fast_two_sum(S(1.0), z * b);
   const S above = select(inverse, -cosine, sine);
   const S above_rest = select(inverse, -cosine_rest, sine_rest);
@@ -59,32 +59,27 @@ GRAPNEL_INLINE S tan_near(Pair<S> r, Mask inverse) {
   return fma(missing, scale, quotient);
 }
 
-/// y with its sign changed where `odd`, and once more where x is negative: odd functions are computed from |x|.
-template <class S, class Mask>
-GRAPNEL_INLINE S with_signs(S y, Mask odd, S x) {
-  return from_bits(bits(select(odd, -y, y)) ^ bits(sign_bit(x)));
-}
-
 }  // namespace detail
 
 template <Reach reach = Reach::full, class S>
 GRAPNEL_INLINE S sin(S x) {
-  const auto [angle, odd] = detail::reduce<reach, detail::Grid::whole>(abs(x));
-  return detail::with_signs(detail::sin_near(angle), odd, x);
+  const auto [hi, lo, n] = detail::reduce<reach, detail::Grid::whole>(abs(x));
+  return detail::odd_in(x, detail::flip_if_odd(detail::sin_near(hi, lo), n));
 }
 
 template <Reach reach = Reach::full, class S>
 GRAPNEL_INLINE S cos(S x) {
   // cos(x) = sin(x + pi/2), and n - 1/2 multiples of pi leave n half turns of the sine.
-  const auto [angle, odd] = detail::reduce<reach, detail::Grid::half_odd>(abs(x));
-  const S y = detail::sin_near(angle);
-  return select(odd, -y, y);
+  const auto [hi, lo, n] = detail::reduce<reach, detail::Grid::half_odd>(abs(x));
+  return detail::flip_if_odd(detail::sin_near(hi, lo), n);
 }
 
 template <Reach reach = Reach::full, class S>
 GRAPNEL_INLINE S tan(S x) {
-  const auto [angle, odd] = detail::reduce<reach, detail::Grid::half>(abs(x));
-  return from_bits(bits(detail::tan_near(angle, odd)) ^ bits(sign_bit(x)));
+  const auto [hi, lo, n] = detail::reduce<reach, detail::Grid::half>(abs(x));
+  // Compared as a float's sign, a mask stays a mask: g++ 12 makes no vector code from the test of a bit.
+  const auto is_odd = (n << (is_f32<S> ? 31 : 63)) < IntOf<S>(0.0);
+  return detail::odd_in(x, detail::tan_near(hi, lo, is_odd));
 }
 
 }  // namespace grapnel

@@ -31,11 +31,12 @@ namespace detail {
 /// Which multiples of pi may be subtracted: n, n - 1/2 or n / 2 for whole n.
 enum class Grid { whole, half_odd, half };
 
-/// x less `multiple` times pi, and whether that multiple's n is odd.
-template <class S, class Mask>
+/// hi + lo, which is x less the nearest multiple of pi, and that multiple's n in the low bits of `index`.
+/// Flat, and without a mask, because compilers keep nested structs and stored masks in memory, not in registers.
+template <class S>
 struct Reduced {
-  Pair<S> angle;
-  Mask odd;
+  S hi, lo;
+  IntOf<S> index;
 };
 
 /// The multiple nearest to p = x / pi, and n in the low bits of `index`.
@@ -53,14 +54,28 @@ GRAPNEL_INLINE Multiple<S> nearest_multiple(S p) {
   return {grid == Grid::half ? whole * 0.5 : grid == Grid::half_odd ? whole - 0.5 : whole, bits(n)};
 }
 
-template <class I>
-GRAPNEL_INLINE auto is_odd(I n) {
-  return (n & I(1.0)) != I(0.0);
+/// The lowest bit of the index, moved to where y has its sign: y changes sign where n is odd.
+template <class S>
+GRAPNEL_INLINE S flip_if_odd(S y, IntOf<S> index) {
+  return from_bits(bits(y) ^ (index << (is_f32<S> ? 31 : 63)));
+}
+
+/// All ones where x < common_reach and zero elsewhere, NaN included, for x that is not negative. Not a mask for
+/// select: g++ would move the table lookups behind its branch, and then cannot make vector code of them.
+template <class S>
+GRAPNEL_INLINE IntOf<S> is_near(S x) {
+  return (bits(x) - bits(S(common_reach<S>))) >> (is_f32<S> ? 31 : 63);
+}
+
+/// a where `ones`, b where it is zero.
+template <class S>
+GRAPNEL_INLINE S blend(IntOf<S> ones, S a, S b) {
+  return from_bits(bits(b) ^ ((bits(a) ^ bits(b)) & ones));
 }
 
 /// For x < common_reach.
 template <Grid grid, class S>
-GRAPNEL_INLINE auto reduce_common(S x) {
+GRAPNEL_INLINE Reduced<S> reduce_common(S x) {
   // pi = head + middle + tail
   const S head = S(is_f32<S> ? 0x1.921fb6p+1 : 0x1.921fb54442d18p+1);
   const S middle = S(is_f32<S> ? -0x1.777a5cp-24 : 0x1.1a62633145c07p-53);
@@ -75,12 +90,12 @@ GRAPNEL_INLINE auto reduce_common(S x) {
   const auto [product, rest] = two_prod(q, middle);
   const S hi = first - product;
   const S lo = ((first - hi) - product) - rest;
-  return Reduced{Pair<S>{hi, fma(-q, tail, grid == Grid::half_odd ? lo + lost : lo)}, is_odd(n)};
+  return {hi, fma(-q, tail, grid == Grid::half_odd ? lo + lost : lo), n};
 }
 
 /// For finite x >= common_reach, f32: in double arithmetic.
 template <Grid grid, class Isa>
-GRAPNEL_INLINE auto reduce_far(Num<float, Isa> x) {
+GRAPNEL_INLINE Reduced<Num<float, Isa>> reduce_far(Num<float, Isa> x) {
   using F = Num<float, Isa>;
   using D = Num<double, Isa>;
   // 1/pi, less those leading digits which only add multiples of 2 to the product at the exponents in question.
@@ -99,25 +114,24 @@ GRAPNEL_INLINE auto reduce_far(Num<float, Isa> x) {
   const auto [q, n] = nearest_multiple<grid>(p);
   const D angle = ((p - q) + fma(wide, lo, rest)) * D(0x1.921fb54442d18p+1);
   const F head = narrow(angle);
-  return Reduced{Pair<F>{head, narrow(angle - widen(head))}, is_odd(n)};
+  return {head, narrow(angle - widen(head)), narrow(n)};
 }
 
 /// For finite x >= common_reach, f64.
 template <Grid grid, class Isa>
-GRAPNEL_INLINE auto reduce_far(Num<double, Isa> x) {
+GRAPNEL_INLINE Reduced<Num<double, Isa>> reduce_far(Num<double, Isa> x) {
   using D = Num<double, Isa>;
   using I = Num<int64_t, Isa>;
   // The row is the upper part of the exponent. What remains of x, its last three exponent bits and its digits,
   // is read as a number from 2^49 to 2^57.
   const I pattern = bits(x);
-  const I exponent = pattern >> 55;
-  const I row = select(exponent > I(one_over_pi_first_row), exponent - I(one_over_pi_first_row), I(0.0));
+  const I row = (shift_right_logical(pattern, 55) - I(one_over_pi_first_row)) & (is_near(x) ^ I(-1.0));
   const D y = from_bits((pattern & I::of((int64_t{1} << 55) - 1)) | I::of(int64_t{134} << 55));
 
   const auto [p0, e0] = two_prod(y, lookup(one_over_pi[0], row));  // up to 2^60, up to 2^7
   const auto [p1, e1] = two_prod(y, lookup(one_over_pi[1], row));  // up to 2^7, 2^-46
   const auto [p2, e2] = two_prod(y, lookup(one_over_pi[2], row));  // up to 2^-46, 2^-99
-  const D p3 = y * lookup(one_over_pi[3], row);                    // up to 2^-99
+  const D p3 = y * lookup(one_over_pi[3], row) + (x - x);          // up to 2^-99; NaN for infinity
   // Multiples of 512 leave p0 first: they are even, and without them n fits its bits.
   const D shift = D(0x1.8p61);
   const D small = p0 - ((p0 + shift) - shift);
@@ -134,20 +148,18 @@ GRAPNEL_INLINE auto reduce_far(Num<double, Isa> x) {
   const D lo = d5 + (((d1 + d2) + (d3 + d4)) + (e2 + p3));
 
   const auto [angle, rest] = two_prod(hi, D(0x1.921fb54442d18p+1));
-  return Reduced{Pair<D>{angle, fma(lo, D(0x1.921fb54442d18p+1), fma(hi, D(0x1.1a62633145c07p-53), rest))}, is_odd(n)};
+  return {angle, fma(lo, D(0x1.921fb54442d18p+1), fma(hi, D(0x1.1a62633145c07p-53), rest)), n};
 }
 
 template <Reach reach, Grid grid, class S>
-GRAPNEL_INLINE auto reduce(S x) {
-  const auto near = reduce_common<grid>(x);
+GRAPNEL_INLINE Reduced<S> reduce(S x) {
   if constexpr (reach == Reach::common) {
-    return near;
+    return reduce_common<grid>(x);
   } else {
-    const auto far = reduce_far<grid>(x);
-    // Infinities and NaN take the near way, which makes NaN of both.
-    const auto is_far = (x >= S(common_reach<S>)) & (x < infinity<S>());
-    return Reduced{Pair<S>{select(is_far, far.angle.hi, near.angle.hi), select(is_far, far.angle.lo, near.angle.lo)},
-                   (is_far & far.odd) | (!is_far & near.odd)};
+    const Reduced<S> a = reduce_common<grid>(x);
+    const Reduced<S> b = reduce_far<grid>(x);
+    const IntOf<S> near = is_near(x);
+    return {blend(near, a.hi, b.hi), blend(near, a.lo, b.lo), b.index ^ ((a.index ^ b.index) & near)};
   }
 }
 

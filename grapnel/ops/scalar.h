@@ -119,6 +119,8 @@ template <class Isa> GRAPNEL_INLINE Num<double, Isa> to_float(Num<int64_t, Isa> 
 
 template <class Isa> GRAPNEL_INLINE Num<double, Isa> widen(Num<float, Isa> x) { return Num<double, Isa>::of(static_cast<double>(x.v)); }
 template <class Isa> GRAPNEL_INLINE Num<float, Isa> narrow(Num<double, Isa> x) { return Num<float, Isa>::of(static_cast<float>(x.v)); }
+/// The low half of the integer.
+template <class Isa> GRAPNEL_INLINE Num<int32_t, Isa> narrow(Num<int64_t, Isa> i) { return Num<int32_t, Isa>::of(static_cast<int32_t>(i.v)); }
 
 template <class S> GRAPNEL_INLINE bool is_nan(S x) { return x != x; }
 template <class S> GRAPNEL_INLINE S infinity() { return S::of(std::numeric_limits<typename S::value_type>::infinity()); }
