@@ -94,15 +94,16 @@ std::string readable(size_t bytes) {
 
 [[noreturn, gnu::cold]] void fail_to_allocate(size_t bytes) {
   const size_t in_use = memory_stats().in_use;
-  check(bytes <= largest_bytes, "out of memory: ", readable(bytes), " asked for, more than a program can address; ",
-        readable(in_use), " in use.\nSuch a size usually comes from a negative or overflowed dimension.");
+  check(bytes <= largest_bytes, "out of memory: ", readable(bytes),
+        " asked for, more than a program can address; ", readable(in_use),
+        " in use.\nSuch a size usually comes from a negative or overflowed dimension.");
   fail("out of memory: ", readable(bytes), " asked for, ", readable(in_use), " in use, and this machine has ",
        readable(machine_memory()), ".\nUse a smaller batch, or let go of tensors that are no longer needed.");
 }
 
 void* allocate_from_system(size_t bytes, size_t held) {
-  // The system promises memory that it may not have and ends the whole program when it is touched. So what can never
-  // be filled is refused here, and the caches make room first.
+  // The system promises memory that it may not have and ends the whole program when it is touched. So what
+  // can never be filled is refused here, and the caches make room first.
   const MemoryStats stats = memory_stats();
   const size_t machine = machine_memory();
   if (held > machine || stats.in_use > machine - held) fail_to_allocate(bytes);

@@ -63,7 +63,8 @@ struct ThreadCache {
   void count_deallocation(size_t bytes) noexcept { in_use.add(-static_cast<int64_t>(bytes)); }
 };
 
-/// What all threads share. Constant initialisation and no destructor: usable before main and after static destruction.
+/// What all threads share. Constant initialisation and no destructor: usable before main and after static
+/// destruction.
 struct AllocatorState {
   std::mutex mutex;  // guards everything below
   BlockCache blocks;

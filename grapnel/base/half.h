@@ -1,12 +1,14 @@
 /// The 16-bit floating-point types Half (5 bits of exponent, 10 of mantissa) and BFloat16 (8 and 7).
 ///
-/// They are for storage; arithmetic happens in float and rounds back. Every conversion rounds once, to nearest with
-/// ties to even, whatever type it starts from: a double does not pass through float on its way. Values beyond the
-/// largest become infinite, small ones subnormal, and a NaN stays a (quiet) NaN.
+/// They are for storage; arithmetic happens in float and rounds back. Every conversion rounds once, to
+/// nearest with ties to even, whatever type it starts from: a double does not pass through float on its way.
+/// Values beyond the largest become infinite, small ones subnormal, and a NaN stays a (quiet) NaN.
 ///
-/// Note [Conversions without branches]: conversions are integer arithmetic and selects, plus additions whose operands
-/// and results are never subnormal floats. So compilers turn loops over them into SIMD code, and the bits depend on
-/// neither the instruction set (vcvtneps2bf16, for one, drops subnormals) nor on a flush-to-zero mode set by others.
+/// Note [Conversions without branches]: conversions are integer arithmetic and selects, plus additions in which
+/// a subnormal number cannot make a difference. So compilers turn loops over them into SIMD code, and the bits
+/// depend neither on the instruction set (vcvtneps2bf16, for one, drops subnormals) nor on a flush-to-zero mode
+/// that somebody else has set. Everything is forced inline, so that kernels for several instruction sets do not
+/// share a copy.
 #pragma once
 
 #include <bit>
@@ -34,7 +36,7 @@ struct WideFormat<double> {
 
 /// The pattern of the number nearest to `value` with `mantissa` bits of mantissa and this exponent bias.
 template <int mantissa, int bias, std::floating_point Wide>
-constexpr uint16_t round_to_16_bits(Wide value) {
+[[gnu::always_inline]] constexpr uint16_t round_to_16_bits(Wide value) {
   using Format = WideFormat<Wide>;
   using Bits = typename Format::Bits;
   constexpr int dropped = Format::mantissa - mantissa;
@@ -46,17 +48,19 @@ constexpr uint16_t round_to_16_bits(Wide value) {
   const Bits sign = (pattern >> (sizeof(Bits) * 8 - 16)) & 0x8000;
   const Bits size = pattern & (~Bits(0) >> 1);
 
-  // Adding just under half of the last kept bit, and that bit itself, carries exactly when nearest-even goes up.
+  // Adding just under half of the last kept bit, and that bit itself, carries exactly when nearest-even goes
+  // up.
   const Bits odd = (size >> dropped) & 1;
   constexpr Bits rebias = Bits(Format::bias - bias) << Format::mantissa;
   Bits result = (size + ((Bits(1) << (dropped - 1)) - 1 + odd) - rebias) >> dropped;
 
   if constexpr (Format::bias != bias) {
-    // Below the smallest normal number the addition itself does the rounding: the last mantissa bit of `magic` is
-    // worth one unit of our subnormals.
+    // Below the smallest normal number the addition itself does the rounding: the last mantissa bit of
+    // `magic` is worth one unit of our subnormals.
     constexpr Bits smallest_normal = Bits(Format::bias - bias + 1) << Format::mantissa;
     constexpr Bits magic = Bits(Format::bias + Format::mantissa + 1 - bias - mantissa) << Format::mantissa;
-    const Bits subnormal = std::bit_cast<Bits>(std::bit_cast<Wide>(size) + std::bit_cast<Wide>(magic)) - magic;
+    const Bits subnormal =
+        std::bit_cast<Bits>(std::bit_cast<Wide>(size) + std::bit_cast<Wide>(magic)) - magic;
     result = size < smallest_normal ? subnormal : result;
     constexpr Bits too_large = Bits(Format::bias + bias + 1) << Format::mantissa;
     result = size >= too_large ? infinity : result;
@@ -68,7 +72,7 @@ constexpr uint16_t round_to_16_bits(Wide value) {
 
 /// A double that rounds to any 16-bit format like `value` itself does.
 template <std::integral Int>
-constexpr double as_double_for_rounding(Int value) {
+[[gnu::always_inline]] constexpr double as_double_for_rounding(Int value) {
   if constexpr (sizeof(Int) == 8) {
     // Too long for a double: keep 53 bits, the last of which says whether anything was cut off.
     constexpr Int low = 0x7ff;
@@ -80,7 +84,7 @@ constexpr double as_double_for_rounding(Int value) {
   }
 }
 
-constexpr float half_to_float(uint16_t bits) {
+[[gnu::always_inline]] constexpr float half_to_float(uint16_t bits) {
   const uint32_t sign = uint32_t(bits & 0x8000) << 16;
   const uint32_t size = bits & 0x7fff;
   const uint32_t shifted = size << 13;
@@ -105,13 +109,15 @@ struct Half {
 
   Half() = default;
   template <Arithmetic T>
-  constexpr Half(T value) : bits(pattern_of(value)) {}
-  static constexpr Half from_bits(uint16_t pattern) { return std::bit_cast<Half>(pattern); }
-  constexpr operator float() const { return base::half_to_float(bits); }
+  [[gnu::always_inline]] constexpr Half(T value) : bits(pattern_of(value)) {}
+  [[gnu::always_inline]] static constexpr Half from_bits(uint16_t pattern) {
+    return std::bit_cast<Half>(pattern);
+  }
+  [[gnu::always_inline]] constexpr operator float() const { return base::half_to_float(bits); }
 
  private:
   template <class T>
-  static constexpr uint16_t pattern_of(T value) {
+  [[gnu::always_inline]] static constexpr uint16_t pattern_of(T value) {
     if constexpr (std::integral<T>) {
       return pattern_of(base::as_double_for_rounding(value));
     } else {
@@ -125,13 +131,17 @@ struct BFloat16 {
 
   BFloat16() = default;
   template <Arithmetic T>
-  constexpr BFloat16(T value) : bits(pattern_of(value)) {}
-  static constexpr BFloat16 from_bits(uint16_t pattern) { return std::bit_cast<BFloat16>(pattern); }
-  constexpr operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
+  [[gnu::always_inline]] constexpr BFloat16(T value) : bits(pattern_of(value)) {}
+  [[gnu::always_inline]] static constexpr BFloat16 from_bits(uint16_t pattern) {
+    return std::bit_cast<BFloat16>(pattern);
+  }
+  [[gnu::always_inline]] constexpr operator float() const {
+    return std::bit_cast<float>(uint32_t{bits} << 16);
+  }
 
  private:
   template <class T>
-  static constexpr uint16_t pattern_of(T value) {
+  [[gnu::always_inline]] static constexpr uint16_t pattern_of(T value) {
     if constexpr (std::integral<T>) {
       return pattern_of(base::as_double_for_rounding(value));
     } else {
@@ -146,26 +156,26 @@ static_assert(sizeof(BFloat16) == 2 && std::is_trivial_v<BFloat16>);
 template <class T>
 concept SixteenBitFloat = std::same_as<T, Half> || std::same_as<T, BFloat16>;
 
-/// Two of a kind give their kind, rounded once. With a float or a double the wider type wins, with an integer the
-/// 16-bit float does. Comparisons are float's: both types convert to it.
-#define GRAPNEL_16_BIT_OPERATOR(op)                                             \
-  template <SixteenBitFloat F>                                                  \
-  constexpr F operator op(F a, F b) {                                           \
-    return F(float(a) op float(b));                                             \
-  }                                                                             \
-  template <SixteenBitFloat F, Arithmetic T>                                    \
-  constexpr auto operator op(F a, T b) {                                        \
-    if constexpr (std::integral<T>) return a op F(b);                           \
-    else return static_cast<T>(float(a)) op b;                                  \
-  }                                                                             \
-  template <SixteenBitFloat F, Arithmetic T>                                    \
-  constexpr auto operator op(T a, F b) {                                        \
-    if constexpr (std::integral<T>) return F(a) op b;                           \
-    else return a op static_cast<T>(float(b));                                  \
-  }                                                                             \
-  template <SixteenBitFloat F>                                                  \
-  constexpr F& operator op##=(F& a, std::type_identity_t<F> b) {                \
-    return a = a op b;                                                          \
+/// Two of a kind give their kind, rounded once. With a float or a double the wider type wins, with an integer
+/// the 16-bit float does. Comparisons are float's: both types convert to it.
+#define GRAPNEL_16_BIT_OPERATOR(op)                                                      \
+  template <SixteenBitFloat F>                                                           \
+  [[gnu::always_inline]] constexpr F operator op(F a, F b) {                             \
+    return F(float(a) op float(b));                                                      \
+  }                                                                                      \
+  template <SixteenBitFloat F, Arithmetic T>                                             \
+  [[gnu::always_inline]] constexpr auto operator op(F a, T b) {                          \
+    if constexpr (std::integral<T>) return a op F(b);                                    \
+    else return static_cast<T>(float(a)) op b;                                           \
+  }                                                                                      \
+  template <SixteenBitFloat F, Arithmetic T>                                             \
+  [[gnu::always_inline]] constexpr auto operator op(T a, F b) {                          \
+    if constexpr (std::integral<T>) return F(a) op b;                                    \
+    else return a op static_cast<T>(float(b));                                           \
+  }                                                                                      \
+  template <SixteenBitFloat F>                                                           \
+  [[gnu::always_inline]] constexpr F& operator op##=(F & a, std::type_identity_t<F> b) { \
+    return a = a op b;                                                                   \
   }
 GRAPNEL_16_BIT_OPERATOR(+)
 GRAPNEL_16_BIT_OPERATOR(-)
@@ -174,7 +184,7 @@ GRAPNEL_16_BIT_OPERATOR(/)
 #undef GRAPNEL_16_BIT_OPERATOR
 
 template <SixteenBitFloat F>
-constexpr F operator-(F a) {
+[[gnu::always_inline]] constexpr F operator-(F a) {
   return F::from_bits(static_cast<uint16_t>(a.bits ^ 0x8000));
 }
 

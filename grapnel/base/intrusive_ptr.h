@@ -3,11 +3,12 @@
 /// A type takes part by offering
 ///   - members `void intrusive_retain() const noexcept` and `void intrusive_release() const noexcept`, or
 ///   - free functions of the same names that take a `const T*` and are found by argument-dependent lookup.
-/// `intrusive_release` destroys the object when the last owner lets go. `RefCount` below is the counter most types
-/// want to embed. A new object counts one owner already, so `make_intrusive` and `adopt` touch no counter.
+/// `intrusive_release` destroys the object when the last owner lets go. `RefCount` below is the counter most
+/// types want to embed. A new object counts one owner already, so `make_intrusive` and `adopt` touch no
+/// counter.
 ///
-/// There are no weak pointers. One IntrusivePtr may not be written by two threads at once; two pointers to one object
-/// may live on two threads.
+/// There are no weak pointers. One IntrusivePtr may not be written by two threads at once; two pointers to
+/// one object may live on two threads.
 #pragma once
 
 #include <atomic>

@@ -1,9 +1,11 @@
-/// Random numbers as a pure function of a seed and a counter (Philox4x32-10, from Salmon and others, "Parallel random
-/// numbers: as easy as 1, 2, 3", 2011).
+/// Random numbers as a pure function of a seed and a counter (Philox4x32-10, from Salmon and others,
+/// "Parallel random numbers: as easy as 1, 2, 3", 2011).
 ///
-/// There is no state: element i of a random tensor draws from counter i, so the numbers do not depend on the number of
-/// threads, on the order of evaluation or on whether the code was compiled. Everything here is integer arithmetic, or
-/// floating-point arithmetic that is exact, and loops over counters turn into SIMD code.
+/// There is no state: element i of a random tensor draws from counter i, so the numbers do not depend on the
+/// number of threads, on the order of evaluation or on whether the code was compiled. Everything here is
+/// integer arithmetic, or floating-point arithmetic that is exact, and loops over counters turn into SIMD
+/// code (everything is forced inline: for that, and so that kernels for several instruction sets do not share
+/// a copy).
 #pragma once
 
 #include <array>
@@ -14,7 +16,8 @@
 namespace grapnel::base {
 
 /// Four words of random bits.
-constexpr std::array<uint32_t, 4> philox(uint64_t seed, uint64_t counter_lo, uint64_t counter_hi) {
+[[gnu::always_inline]] constexpr std::array<uint32_t, 4> philox(uint64_t seed, uint64_t counter_lo,
+                                                                uint64_t counter_hi) {
   auto c0 = static_cast<uint32_t>(counter_lo), c1 = static_cast<uint32_t>(counter_lo >> 32);
   auto c2 = static_cast<uint32_t>(counter_hi), c3 = static_cast<uint32_t>(counter_hi >> 32);
   auto k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
@@ -33,17 +36,19 @@ constexpr std::array<uint32_t, 4> philox(uint64_t seed, uint64_t counter_lo, uin
 }
 
 /// Two words as one, the first below.
-constexpr uint64_t join_words(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
+[[gnu::always_inline]] constexpr uint64_t join_words(uint32_t low, uint32_t high) {
+  return uint64_t{high} << 32 | low;
+}
 
 /// A multiple of 2^-24 in [0, 1), each equally likely: the upper 24 bits.
-constexpr float uniform_float(uint32_t bits) {
+[[gnu::always_inline]] constexpr float uniform_float(uint32_t bits) {
   return static_cast<float>(static_cast<int32_t>(bits >> 8)) * 0x1p-24f;
 }
 
 /// A multiple of 2^-53 in [0, 1), each equally likely: the upper 53 bits.
-constexpr double uniform_double(uint64_t bits) {
-  // Few processors convert vectors of 64-bit integers. Placed in the mantissas of 2^52 and 2^84, the two halves of the
-  // number are converted by a subtraction; every step is exact.
+[[gnu::always_inline]] constexpr double uniform_double(uint64_t bits) {
+  // Few processors convert vectors of 64-bit integers. Placed in the mantissas of 2^52 and 2^84, the two
+  // halves of the number are converted by a subtraction; every step is exact.
   const uint64_t number = bits >> 11;
   const double low = std::bit_cast<double>(0x4330000000000000 | (number & 0xFFFFFFFF)) - 0x1p52;
   const double high = std::bit_cast<double>(0x4530000000000000 | (number >> 32)) - 0x1p84;
@@ -54,17 +59,17 @@ constexpr double uniform_double(uint64_t bits) {
 struct WideProduct {
   uint64_t high, low;
 };
-constexpr WideProduct wide_product(uint64_t a, uint64_t b) {
+[[gnu::always_inline]] constexpr WideProduct wide_product(uint64_t a, uint64_t b) {
   __extension__ using Wide = unsigned __int128;
   const Wide product = static_cast<Wide>(a) * b;
   return {static_cast<uint64_t>(product >> 64), static_cast<uint64_t>(product)};
 }
 
-/// An integer in [0, range), each exactly equally likely; range 0 stands for 2^64. `next_bits()` yields 64 random bits
-/// and is called once, except with probability below range / 2^64 (Lemire, "Fast random integer generation in an
-/// interval", 2019).
+/// An integer in [0, range), each exactly equally likely; range 0 stands for 2^64. `next_bits()` yields 64
+/// random bits and is called once, except with probability below range / 2^64 (Lemire, "Fast random integer
+/// generation in an interval", 2019).
 template <class NextBits>
-constexpr uint64_t uniform_below(uint64_t range, NextBits&& next_bits) {
+[[gnu::always_inline]] constexpr uint64_t uniform_below(uint64_t range, NextBits&& next_bits) {
   if (range == 0) return next_bits();
   WideProduct product = wide_product(next_bits(), range);
   if (product.low < range) [[unlikely]] {
@@ -75,12 +80,13 @@ constexpr uint64_t uniform_below(uint64_t range, NextBits&& next_bits) {
   return product.high;
 }
 
-/// An integer in [low, high), low < high, each exactly equally likely, as a pure function of seed and counter. The
-/// rare further draws come from the second half of the block and then from blocks whose counter_hi differs in its
-/// upper 8 bits, which the caller leaves 0.
-constexpr int64_t uniform_int(uint64_t seed, uint64_t counter_lo, uint64_t counter_hi, int64_t low, int64_t high) {
+/// An integer in [low, high), low < high, each exactly equally likely, as a pure function of seed and
+/// counter. The rare further draws come from the second half of the block and then from blocks whose
+/// counter_hi differs in its upper 8 bits, which the caller leaves 0.
+[[gnu::always_inline]] constexpr int64_t uniform_int(uint64_t seed, uint64_t counter_lo, uint64_t counter_hi,
+                                                     int64_t low, int64_t high) {
   uint64_t draw = 0;
-  auto next_bits = [&] {
+  auto next_bits = [&]() __attribute__((always_inline)) {
     const auto block = philox(seed, counter_lo, counter_hi ^ (draw / 2) << 56);
     const size_t word = draw++ % 2 * 2;
     return join_words(block[word], block[word + 1]);

@@ -57,8 +57,8 @@ FreeBlock* any_batch(size_t c) {
   return waiting != nullptr ? waiting : new_batch(c);
 }
 
-// Set when the thread's lists are gone. From then on (destructors of other thread-locals, and on the main thread
-// everything during static destruction) the shared lists serve the thread directly.
+// Set when the thread's lists are gone. From then on (destructors of other thread-locals, and on the main
+// thread everything during static destruction) the shared lists serve the thread directly.
 constinit thread_local bool thread_ended = false;
 
 struct ThreadLists {

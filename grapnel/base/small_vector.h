@@ -1,7 +1,7 @@
 /// A vector whose first N elements live inside it: shapes, edges and argument lists rarely need the heap.
 ///
-/// It behaves like std::vector (references die when it grows) with two differences: moving a vector that has not
-/// spilled moves its elements, and elements must be movable without throwing, so growing never loses one.
+/// It behaves like std::vector (references die when it grows) with two differences: moving a vector that has
+/// not spilled moves its elements, and elements must be movable without throwing, so growing never loses one.
 #pragma once
 
 #include <algorithm>
@@ -104,7 +104,8 @@ class SmallVector {
 
   template <class... Args>
   T& emplace_back(Args&&... args) {
-    if (size_ == capacity_) [[unlikely]] return grow_and_emplace_back(std::forward<Args>(args)...);
+    if (size_ == capacity_) [[unlikely]]
+      return grow_and_emplace_back(std::forward<Args>(args)...);
     T* const slot = std::construct_at(data_ + size_, std::forward<Args>(args)...);
     ++size_;
     return *slot;

@@ -18,8 +18,8 @@ namespace grapnel::base {
 namespace {
 
 std::string demangled(const char* symbol) {
-  const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(symbol, nullptr, nullptr, nullptr),
-                                                         &std::free);
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(symbol, nullptr, nullptr, nullptr), &std::free);
   return name != nullptr ? name.get() : symbol;
 }
 
@@ -33,10 +33,12 @@ std::string describe_by_loader(uintptr_t return_address) {
   if (::dladdr(reinterpret_cast<const void*>(return_address - 1), &info) == 0 || info.dli_sname == nullptr) {
     return str(reinterpret_cast<const void*>(return_address));
   }
-  return in_module(info.dli_sname, return_address - reinterpret_cast<uintptr_t>(info.dli_saddr), info.dli_fname);
+  return in_module(info.dli_sname, return_address - reinterpret_cast<uintptr_t>(info.dli_saddr),
+                   info.dli_fname);
 }
 
-// The debug information of this process. Built at the first question and kept, since loading it is what takes time.
+// The debug information of this process. Built at the first question and kept, since loading it is what takes
+// time.
 class Symbolizer {
  public:
   std::string describe(const void* return_address) {
@@ -54,18 +56,20 @@ class Symbolizer {
     if (module == nullptr) return describe_by_loader(return_address);
     GElf_Off offset = 0;
     GElf_Sym symbol = {};
-    const char* const name = ::dwfl_module_addrinfo(module, call, &offset, &symbol, nullptr, nullptr, nullptr);
+    const char* const name =
+        ::dwfl_module_addrinfo(module, call, &offset, &symbol, nullptr, nullptr, nullptr);
     const std::string line = line_of(module, call);
     if (!line.empty()) return name != nullptr ? str(line, " (", demangled(name), ")") : line;
-    return name != nullptr ? in_module(name, offset + 1, module_file(module)) : describe_by_loader(return_address);
+    return name != nullptr ? in_module(name, offset + 1, module_file(module))
+                           : describe_by_loader(return_address);
   }
 
   // "file:line", or nothing.
   static std::string line_of(Dwfl_Module* module, uintptr_t address) {
     Dwarf_Addr bias = 0;
     Dwarf_Die* unit = ::dwfl_module_addrdie(module, address, &bias);
-    // That looks into a table of addresses which Clang does not write, and takes code without lines for part of the
-    // unit around it. In doubt every unit is asked.
+    // That looks into a table of addresses which Clang does not write, and takes code without lines for part
+    // of the unit around it. In doubt every unit is asked.
     if (unit == nullptr || ::dwarf_haspc(unit, address - bias) != 1) {
       unit = nullptr;
       while ((unit = ::dwfl_module_nextcu(module, unit, &bias)) != nullptr) {
@@ -97,8 +101,8 @@ class Symbolizer {
     return ok ? ::dwfl_addrmodule(session_, address) : nullptr;
   }
 
-  // Separate debug files are found by build id, on this machine only: the standard search may go on to ask a server on
-  // the network, and a message must not wait for one.
+  // Separate debug files are found by build id, on this machine only: the standard search may go on to ask a
+  // server on the network, and a message must not wait for one.
   char* debug_path_ = nullptr;
   const Dwfl_Callbacks callbacks_ = {.find_elf = ::dwfl_linux_proc_find_elf,
                                      .find_debuginfo = ::dwfl_build_id_find_debuginfo,

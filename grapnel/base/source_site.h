@@ -1,6 +1,7 @@
 /// Where in the user's program something was called, for messages: "train.cpp:42 (train_step)".
 ///
-/// Remembering a place costs one return address; it is turned into file and line only when a message is printed.
+/// Remembering a place costs one return address; it is turned into file and line only when a message is
+/// printed.
 ///
 ///   Tensor add(const Tensor& a, const Tensor& b) {                  // not inlined
 ///     const CallSiteScope scope(__builtin_return_address(0));       // the outermost public call wins
@@ -17,8 +18,8 @@ struct SourceSite {
   bool operator==(const SourceSite&) const = default;
 };
 
-/// "file.cpp:123 (function)", the path as the compiler recorded it. Without debug lines "function+0x12 in module",
-/// without symbols the address. Safe on all threads; asking again for the same site is cheap.
+/// "file.cpp:123 (function)", the path as the compiler recorded it. Without debug lines "function+0x12 in
+/// module", without symbols the address. Safe on all threads; asking again for the same site is cheap.
 std::string describe(SourceSite site);
 
 extern constinit thread_local const void* call_site [[gnu::tls_model("initial-exec")]];
@@ -42,7 +43,8 @@ class CallSiteScope {
   const bool is_outermost_;
 };
 
-/// Put it around a call back into the user's code (a hook, a captured body): what that code calls has places of its own.
+/// Put it around a call back into the user's code (a hook, a captured body): what that code calls has places
+/// of its own.
 class UserCodeScope {
  public:
   UserCodeScope() noexcept : outer_(call_site) { call_site = nullptr; }

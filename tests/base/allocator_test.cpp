@@ -83,8 +83,8 @@ TEST_CASE("a full block cache gives up its oldest blocks first") {
 }
 
 TEST_CASE("blocks of every size are aligned to 64 bytes and can be filled to the end") {
-  for (size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{1000}, 64 * KiB, 64 * KiB + 1, 300 * KiB,
-                       2 * MiB - 1, 2 * MiB, 5 * MiB + 3}) {
+  for (size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{1000}, 64 * KiB, 64 * KiB + 1,
+                       300 * KiB, 2 * MiB - 1, 2 * MiB, 5 * MiB + 3}) {
     CAPTURE(bytes);
     const Block a(bytes), b(bytes);
     CHECK(a.memory != nullptr);
@@ -123,7 +123,9 @@ TEST_CASE("the statistics count bytes in use and their peak") {
     const Block a(1000);
     const Block b(3 * MiB);
     CHECK(memory_stats().in_use == start.in_use + 1000 + 3 * MiB);
-    { const Block c(500); }
+    {
+      const Block c(500);
+    }
     CHECK(memory_stats().peak == start.in_use + 1500 + 3 * MiB);
   }
   CHECK(memory_stats().in_use == start.in_use);
@@ -133,7 +135,9 @@ TEST_CASE("the statistics count bytes in use and their peak") {
 }
 
 TEST_CASE("released memory is no longer cached") {
-  { const Block a(100), b(100 * KiB), c(3 * MiB); }
+  {
+    const Block a(100), b(100 * KiB), c(3 * MiB);
+  }
   if constexpr (!address_sanitizer) CHECK(memory_stats().cached > 0);
   release_cached_memory();
   CHECK(memory_stats().cached == 0);
@@ -150,7 +154,9 @@ TEST_CASE("the shared cache stays within its limit and can be trimmed") {
   if constexpr (!address_sanitizer) CHECK(memory_stats().cached == 3 * MiB);
   trim(MiB);
   CHECK(memory_stats().cached <= MiB);
-  { const Block large(5 * MiB); }
+  {
+    const Block large(5 * MiB);
+  }
   CHECK(memory_stats().cached <= 3 * MiB);
   set_memory_cache_limit(1024 * MiB);
 }
@@ -229,7 +235,9 @@ TEST_CASE("memory is freed in order while a thread ends") {
   std::thread([] {
     late_free.block = nullptr;  // registers its destructor before the cache registers its own
     late_free.block = new Block(256);
-    { const Block kept_by_the_thread(256); }
+    {
+      const Block kept_by_the_thread(256);
+    }
   }).join();
   CHECK(memory_stats().in_use == in_use);
 }

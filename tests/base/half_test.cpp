@@ -38,12 +38,14 @@ double meaning(uint16_t bits) {
   const int exponent = (bits & 0x7fff) >> mantissa;
   const int fraction = bits & ((1 << mantissa) - 1);
   const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
-  if (exponent == 2 * bias + 1) return fraction != 0 ? std::nan("") : sign * std::numeric_limits<double>::infinity();
+  if (exponent == 2 * bias + 1)
+    return fraction != 0 ? std::nan("") : sign * std::numeric_limits<double>::infinity();
   if (exponent == 0) return sign * std::ldexp(fraction, 1 - bias - mantissa);
   return sign * std::ldexp(fraction + (1 << mantissa), exponent - bias - mantissa);
 }
 
-// For every finite number: it, its upper neighbour and what lies between must round as "nearest, ties to even" says.
+// For every finite number: it, its upper neighbour and what lies between must round as "nearest, ties to
+// even" says.
 template <class F, class Wide>
 void check_rounding_between_all_neighbours() {
   const uint16_t infinity = std::numeric_limits<F>::infinity().bits;
@@ -91,7 +93,8 @@ TEST_CASE_TEMPLATE("floats and doubles round to the nearest 16-bit float, ties t
   check_rounding_between_all_neighbours<F, double>();
 }
 
-TEST_CASE_TEMPLATE("what is too large becomes infinite and what is too small becomes zero", F, Half, BFloat16) {
+TEST_CASE_TEMPLATE("what is too large becomes infinite and what is too small becomes zero", F, Half,
+                   BFloat16) {
   using Limits = std::numeric_limits<F>;
   for (const double large : {1e39, 1e300, std::numeric_limits<double>::infinity()}) {
     CHECK(F(large).bits == Limits::infinity().bits);
@@ -207,12 +210,14 @@ TEST_CASE("loops over blocks give the bits of single conversions") {
 #if defined(__x86_64__)
 namespace {
 
-// Numbers of disagreements with the processor: over all halves, and over floats evenly spread among all patterns.
+// Numbers of disagreements with the processor: over all halves, and over floats evenly spread among all
+// patterns.
 __attribute__((target("avx,f16c"))) int widening_mismatches() {
   int count = 0;
   for (uint32_t i = 0; i <= 0xffff; ++i) {
     const auto bits = static_cast<uint16_t>(i);
-    count += std::bit_cast<uint32_t>(float(Half::from_bits(bits))) != std::bit_cast<uint32_t>(_cvtsh_ss(bits));
+    count +=
+        std::bit_cast<uint32_t>(float(Half::from_bits(bits))) != std::bit_cast<uint32_t>(_cvtsh_ss(bits));
   }
   return count;
 }
@@ -225,7 +230,36 @@ __attribute__((target("avx,f16c"))) int narrowing_mismatches() {
   return count;
 }
 
+// A checksum of conversions in all directions.
+[[gnu::noinline]] uint64_t checksum() {
+  uint64_t sum = 0;
+  auto mix = [&](uint64_t bits) { sum = (sum ^ bits) * 0x9E3779B97F4A7C15; };
+  for (uint32_t i = 0; i <= 0xffff; ++i) {
+    const auto bits = static_cast<uint16_t>(i);
+    mix(std::bit_cast<uint32_t>(float(Half::from_bits(bits))));
+    mix(std::bit_cast<uint32_t>(float(BFloat16::from_bits(bits))));
+  }
+  for (uint64_t i = 0; i < 100000; ++i) {
+    const auto narrow = std::bit_cast<float>(static_cast<uint32_t>(i * 42949));
+    const auto wide = std::bit_cast<double>(i * 184467440737095);
+    mix(Half(narrow).bits);
+    mix(BFloat16(narrow).bits);
+    mix(Half(wide).bits);
+    mix(BFloat16(wide).bits);
+  }
+  return sum;
+}
+
 }  // namespace
+
+TEST_CASE("conversions do not depend on the flush-to-zero mode") {
+  const uint64_t expected = checksum();
+  const unsigned mode = _mm_getcsr();
+  _mm_setcsr(mode | 0x8040);  // flush to zero, and take subnormal operands for zero
+  const uint64_t flushed = checksum();
+  _mm_setcsr(mode);
+  CHECK(flushed == expected);
+}
 
 TEST_CASE("half conversions give the bits of the F16C instructions, NaNs included") {
   if (__builtin_cpu_supports("f16c")) {

@@ -105,7 +105,8 @@ TEST_CASE("integers fill their interval evenly") {
 }
 
 TEST_CASE("the widest interval of integers and the narrowest are both possible") {
-  constexpr int64_t lowest = std::numeric_limits<int64_t>::min(), highest = std::numeric_limits<int64_t>::max();
+  constexpr int64_t lowest = std::numeric_limits<int64_t>::min(),
+                    highest = std::numeric_limits<int64_t>::max();
   bool negative = false, positive = false;
   for (uint64_t i = 0; i < 64; ++i) {
     CHECK(uniform_int(1, i, 0, 5, 6) == 5);

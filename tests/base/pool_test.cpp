@@ -39,8 +39,8 @@ struct Held {
   void give_back() const { pool_deallocate(memory, bytes); }
 };
 
-// Uses the pool from its destructor, which on its thread runs after that of the pool's own lists when `use` came
-// before the thread's first call of the pool.
+// Uses the pool from its destructor, which on its thread runs after that of the pool's own lists when `use`
+// came before the thread's first call of the pool.
 struct LateUser {
   std::vector<Held>* kept = nullptr;
   void use(std::vector<Held>* blocks) { kept = blocks; }

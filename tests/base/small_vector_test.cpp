@@ -78,7 +78,9 @@ TEST_CASE("a small vector agrees with std::vector under a long random sequence o
           theirs.erase(theirs.begin() + where, theirs.begin() + last);
           break;
         }
-        case 4: mine.insert(mine.begin() + where, {s, "b", s}), theirs.insert(theirs.begin() + where, {s, "b", s}); break;
+        case 4:
+          mine.insert(mine.begin() + where, {s, "b", s}), theirs.insert(theirs.begin() + where, {s, "b", s});
+          break;
         case 5: {
           const size_t n = below(12);
           mine.resize(n, s), theirs.resize(n, s);
