@@ -1,0 +1,349 @@
+#include "grapnel/ops/defs/matmul.h"
+
+#include <cmath>
+
+#include "grapnel/ops/dense.h"
+#include "grapnel/ops/kernels/gemm.h"
+#include "grapnel/ops/op_site.h"
+#include "grapnel/ops/op_table.h"
+
+namespace grapnel {
+
+namespace {
+
+// --- the product on raw memory --------------------------------------------------------------------------------------------
+
+/// An operand as matrices in a batch. A vector is one row on the left and one column on the right.
+struct Matrices {
+  int64_t rows = 1, cols = 1, row_stride = 0, col_stride = 0;
+  int batch_rank = 0;
+
+  static Matrices left(const Tensor& t) { return t.dim() == 1 ? vector(1, t.size(0), 0, t.stride(0)) : of(t); }
+  static Matrices right(const Tensor& t) { return t.dim() == 1 ? vector(t.size(0), 1, t.stride(0), 0) : of(t); }
+
+ private:
+  static Matrices vector(int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride) {
+    return {rows, cols, row_stride, col_stride, 0};
+  }
+  static Matrices of(const Tensor& t) {
+    return {t.size(-2), t.size(-1), t.stride(-2), t.stride(-1), static_cast<int>(t.dim()) - 2};
+  }
+};
+
+/// The batch dimensions of three operands, merged where all of them walk evenly.
+struct Batches {
+  int rank = 0;
+  int64_t sizes[kMaxRank], strides[3][kMaxRank];
+
+  void add(int64_t size, int64_t a, int64_t b, int64_t c) {
+    if (size == 1) return;
+    const int last = rank - 1;
+    if (rank > 0 && strides[0][last] == a * size && strides[1][last] == b * size && strides[2][last] == c * size) {
+      sizes[last] *= size;
+    } else {
+      sizes[rank++] = size;
+    }
+    strides[0][rank - 1] = a;
+    strides[1][rank - 1] = b;
+    strides[2][rank - 1] = c;
+  }
+};
+
+/// Stride of operand `t` along dimension i of a batch with `rank` dimensions.
+int64_t batch_stride(const Tensor& t, int own_rank, int i, int rank) {
+  const int own = i - (rank - own_rank);
+  return own < 0 || t.shape()[own] == 1 ? 0 : t.impl().strides[own];
+}
+
+/// c = a @ b; all of one compute type, c dense.
+void multiply(const Tensor& a, const Tensor& b, const Tensor& c, Compute compute) {
+  const Matrices left = Matrices::left(a), right = Matrices::right(b);
+  const auto size = static_cast<int64_t>(element_size(c.dtype()));
+  kernels::GemmArgs args;
+  args.type = compute == Compute::F32 ? kernels::GemmType::f32 : compute == Compute::F64 ? kernels::GemmType::f64 : kernels::GemmType::i64;
+  args.m = left.rows;
+  args.n = right.cols;
+  args.k = left.cols;
+  args.a_row = left.row_stride;
+  args.a_col = left.col_stride;
+  args.b_row = right.row_stride;
+  args.b_col = right.col_stride;
+  args.c_row = args.n;
+
+  Batches batches;
+  const int rank = std::max(left.batch_rank, right.batch_rank);
+  int64_t item = args.m * args.n;
+  for (int i = 0; i < rank; ++i) {
+    int64_t stride = item;
+    for (int j = i + 1; j < rank; ++j) stride *= c.shape()[j];
+    batches.add(c.shape()[i], batch_stride(a, left.batch_rank, i, rank), batch_stride(b, right.batch_rank, i, rank), stride);
+  }
+  // A batch against one matrix is one tall matrix, if its rows lie evenly.
+  if (batches.rank > 0) {
+    const int last = batches.rank - 1;
+    if (batches.strides[1][last] == 0 && batches.strides[0][last] == args.m * args.a_row && batches.strides[2][last] == item) {
+      args.m *= batches.sizes[last];
+      --batches.rank;
+    }
+  }
+  int64_t outer = 1;
+  if (batches.rank > 0) {
+    const int last = --batches.rank;
+    args.batch = batches.sizes[last];
+    args.a_batch = batches.strides[0][last];
+    args.b_batch = batches.strides[1][last];
+    args.c_batch = batches.strides[2][last];
+    for (int i = 0; i < last; ++i) outer *= batches.sizes[i];
+  }
+  for (int64_t o = 0; o < outer; ++o) {
+    int64_t at[3] = {};
+    for (int64_t i = batches.rank - 1, rest = o; i >= 0; rest /= batches.sizes[i], --i)
+      for (int k = 0; k < 3; ++k) at[k] += rest % batches.sizes[i] * batches.strides[k][i];
+    args.a = a.impl().data() + at[0] * size;
+    args.b = b.impl().data() + at[1] * size;
+    args.c = c.impl().data() + at[2] * size;
+    kernels::gemm(args);
+  }
+}
+
+void product(const Tensor& a, const Tensor& b, const Tensor& out) {
+  if (out.numel() == 0) return;
+  const Compute compute = compute_type(out.dtype());
+  const DType wide = dtype_of(compute);
+  const Tensor buffer = result_buffer(out, wide);
+  multiply(converted(a, wide), converted(b, wide), buffer, compute);
+  store_result(out, buffer);
+}
+
+void check_types(std::string_view op, const Tensor& a, const Tensor& b) {
+  check(a.dtype() == b.dtype(), op, ": operands must have one type, got ", a.dtype(), " and ", b.dtype(), ".\nConvert one: b.to(",
+        a.dtype(), ").");
+  check(a.dtype() != kBool, op, ": not defined for bool.\nConvert first: x.to(kInt64).");
+}
+
+void check_inner(std::string_view op, const Tensor& a, const Tensor& b) {
+  const int64_t left = a.size(-1), right = b.dim() == 1 ? b.size(0) : b.size(-2);
+  check(left == right, op, ": inner sizes differ: a is ", a.shape(), ", b is ", b.shape(), " (", left, " against ", right, ").",
+        b.dim() > 1 && b.size(-1) == left ? "\nIf b holds one row per output, pass transpose(b)." : "");
+}
+
+/// Whether the matrices of `t` lie in memory column by column.
+bool by_columns(const Tensor& t) {
+  return t.dim() > 1 && t.size(-1) > 1 && t.size(-2) > 1 && t.stride(-2) == 1 && t.stride(-1) >= t.size(-2);
+}
+
+/// All matrices of a batch on top of each other. The number of rows is spelled out: -1 is ambiguous when there are none.
+Tensor stacked(const Tensor& t) {
+  int64_t rows = 1;
+  for (int i = 0; i < t.dim() - 1; ++i) rows *= t.shape()[i];
+  return t.reshape({rows, t.size(-1)});
+}
+
+// --- gradients ------------------------------------------------------------------------------------------------------------
+
+/// The gradient of a product, with the dimensions that vectors left out.
+Tensor matrix_gradient(Tensor g, int a_rank, int b_rank) {
+  if (b_rank == 1) g = g.unsqueeze(-1);
+  if (a_rank == 1) g = g.unsqueeze(-2);
+  return g;
+}
+
+/// Where a was broadcast the result has more dimensions than a; the engine sums them.
+Tensor gradient_of_a(const Tensor& g, int a_rank, const Tensor& b, bool a_by_columns) {
+  const Tensor full = matrix_gradient(g, a_rank, static_cast<int>(b.dim()));
+  const Tensor right = b.dim() == 1 ? b.unsqueeze(1) : b;
+  const Tensor ga = a_by_columns ? matmul(right, full.mT()).mT() : matmul(full, right.mT());
+  return a_rank == 1 ? ga.squeeze(-2) : ga;
+}
+
+Tensor gradient_of_b(const Tensor& g, const Tensor& a, int b_rank, bool b_by_columns) {
+  Tensor full = matrix_gradient(g, static_cast<int>(a.dim()), b_rank);
+  Tensor left = a.dim() == 1 ? a.unsqueeze(0) : a;
+  if (b_rank <= 2 && left.dim() > 2) {
+    // One matrix b served the whole batch: the batch joins the inner dimension.
+    left = stacked(left);
+    full = stacked(full);
+  }
+  const Tensor gb = b_by_columns ? matmul(full.mT(), left).mT() : matmul(left.mT(), full);
+  return b_rank == 1 ? gb.squeeze(-1) : gb;
+}
+
+}  // namespace
+
+// --- matmul ---------------------------------------------------------------------------------------------------------------
+
+void MatMul::infer(Inputs in, const Attrs&, Specs& out) {
+  const Tensor &a = *in[0], &b = *in[1];
+  check(a.dim() > 0 && b.dim() > 0, "matmul: operands need at least one dimension, got shapes ", a.shape(), " and ", b.shape(),
+        ".\nTo scale by a number use a * b.");
+  check_types("matmul", a, b);
+  check_inner("matmul", a, b);
+  Shape a_batch = a.shape(), b_batch = b.shape();
+  a_batch.resize(std::max(0, a_batch.size() - 2));
+  b_batch.resize(std::max(0, b_batch.size() - 2));
+  Shape sizes = broadcast_shapes(a_batch, b_batch, "matmul, batch dimensions");
+  if (a.dim() > 1) sizes.push_back(a.size(-2));
+  if (b.dim() > 1) sizes.push_back(b.size(-1));
+  out.push_back({sizes, a.dtype()});
+}
+
+void MatMul::run(Inputs in, const Attrs&, std::span<Tensor> out) { product(*in[0], *in[1], out[0]); }
+
+Grads MatMul::grad(const Saved& s, const Tensor& g) {
+  const Attrs& attrs = s.attrs<Attrs>();
+  return {s.needs(0) ? gradient_of_a(g, s.input_shape(0).size(), s.input(1), attrs.a_by_columns) : Tensor(),
+          s.needs(1) ? gradient_of_b(g, s.input(0), s.input_shape(1).size(), attrs.b_by_columns) : Tensor()};
+}
+
+Samples MatMul::samples() {
+  Samples samples;
+  for (const auto& [a, b] : {std::pair<Shape, Shape>{{2, 3}, {3, 4}}, {{3}, {3}}, {{2, 3}, {3}}, {{3}, {2, 3, 4}}, {{2, 2, 3}, {3, 2}}, {{2, 1, 2, 3}, {2, 3, 2}}})
+    samples.push_back(sample({sample_tensor(a), sample_tensor(b, -1, 1)}, Attrs{}));
+  samples.push_back(sample({sample_tensor({3, 2}).t(), sample_tensor({4, 3}, -1, 1).t()}, Attrs{.a_by_columns = true, .b_by_columns = true}));
+  return samples;
+}
+
+// --- addmm ----------------------------------------------------------------------------------------------------------------
+
+void Addmm::infer(Inputs in, const Attrs& attrs, Specs& out) {
+  const Tensor &x = *in[0], &a = *in[1], &b = *in[2];
+  check(a.dim() == 2 && b.dim() == 2, "addmm: needs two matrices, got shapes ", a.shape(), " and ", b.shape(), ".");
+  check_types("addmm", a, b);
+  check_types("addmm", a, x);
+  check_inner("addmm", a, b);
+  const Shape sizes{a.size(0), b.size(1)};
+  check(broadcast_shapes(sizes, x.shape(), "addmm") == sizes, "addmm: x is ", x.shape(), " and does not broadcast to the product's shape ",
+        sizes, ".");
+  check(is_floating(a.dtype()) || (std::trunc(attrs.beta) == attrs.beta && std::trunc(attrs.alpha) == attrs.alpha),
+        "addmm: beta and alpha must be whole numbers for ", a.dtype(), ", got ", attrs.beta, " and ", attrs.alpha, ".");
+  out.push_back({sizes, a.dtype()});
+}
+
+namespace {
+
+/// A pointwise op on raw memory.
+template <class D, std::same_as<Tensor>... T>
+void compute(Tensor& out, const T&... inputs) {
+  const Tensor* list[] = {&inputs...};
+  run_pointwise(op_of<D>, list, nullptr, {&out, 1});
+}
+
+Tensor number_like(const Tensor& t, double value) {
+  return wrap_number(is_floating(t.dtype()) ? Scalar(value) : Scalar(static_cast<int64_t>(value)));
+}
+
+}  // namespace
+
+void Addmm::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
+  Tensor x = *in[0];
+  product(*in[1], *in[2], out[0]);
+  if (attrs.beta == 0) {
+    if (attrs.alpha != 1) compute<Mul>(out[0], out[0], number_like(out[0], attrs.alpha));
+    return;
+  }
+  if (attrs.beta != 1) {
+    Tensor scaled(TensorImpl::empty(x.shape(), x.dtype()));
+    compute<Mul>(scaled, x, number_like(x, attrs.beta));
+    x = scaled;
+  }
+  if (attrs.alpha == 1) compute<Add>(out[0], x, out[0]);
+  else compute<AddScaled>(out[0], x, out[0], number_like(out[0], attrs.alpha));
+}
+
+Grads Addmm::grad(const Saved& s, const Tensor& g) {
+  const Attrs& attrs = s.attrs<Attrs>();
+  const Tensor scaled = attrs.alpha == 1 ? g : g * attrs.alpha;
+  return {s.needs(0) ? (attrs.beta == 1 ? g : g * attrs.beta) : Tensor(),
+          s.needs(1) ? gradient_of_a(scaled, 2, s.input(2), attrs.a_by_columns) : Tensor(),
+          s.needs(2) ? gradient_of_b(scaled, s.input(1), 2, attrs.b_by_columns) : Tensor()};
+}
+
+Samples Addmm::samples() {
+  Samples samples;
+  samples.push_back(sample({sample_tensor({4}), sample_tensor({2, 3}), sample_tensor({3, 4}, -1, 1)}, Attrs{}));
+  samples.push_back(sample({sample_tensor({2, 1}), sample_tensor({2, 3}), sample_tensor({4, 3}, -1, 1).t()},
+                           Attrs{.beta = 0.5, .alpha = -2, .a_by_columns = false, .b_by_columns = true}));
+  return samples;
+}
+
+// --- functions ------------------------------------------------------------------------------------------------------------
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  GRAPNEL_CALL_SITE;
+  return apply<MatMul>({.a_by_columns = by_columns(a), .b_by_columns = by_columns(b)}, a, b);
+}
+Tensor mm(const Tensor& a, const Tensor& b) {
+  GRAPNEL_CALL_SITE;
+  check(a.dim() == 2 && b.dim() == 2, "mm: needs two matrices, got shapes ", a.shape(), " and ", b.shape(),
+        ".\nFor vectors and batches use matmul.");
+  return matmul(a, b);
+}
+Tensor bmm(const Tensor& a, const Tensor& b) {
+  GRAPNEL_CALL_SITE;
+  check(a.dim() == 3 && b.dim() == 3 && a.size(0) == b.size(0), "bmm: needs two batches of equally many matrices, got shapes ", a.shape(),
+        " and ", b.shape(), ".\nFor broadcasting use matmul.");
+  return matmul(a, b);
+}
+Tensor mv(const Tensor& a, const Tensor& vector) {
+  GRAPNEL_CALL_SITE;
+  check(a.dim() == 2 && vector.dim() == 1, "mv: needs a matrix and a vector, got shapes ", a.shape(), " and ", vector.shape(), ".");
+  return matmul(a, vector);
+}
+Tensor dot(const Tensor& a, const Tensor& b) {
+  GRAPNEL_CALL_SITE;
+  check(a.dim() == 1 && b.dim() == 1, "dot: needs two vectors, got shapes ", a.shape(), " and ", b.shape(), ".\nFor matrices use matmul.");
+  return matmul(a, b);
+}
+Tensor outer(const Tensor& a, const Tensor& b) {
+  GRAPNEL_CALL_SITE;
+  check(a.dim() == 1 && b.dim() == 1, "outer: needs two vectors, got shapes ", a.shape(), " and ", b.shape(), ".");
+  return a.unsqueeze(1) * b;
+}
+Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
+  GRAPNEL_CALL_SITE;
+  return apply<Addmm>(
+      {.beta = beta.to_double(), .alpha = alpha.to_double(), .a_by_columns = by_columns(a), .b_by_columns = by_columns(b)}, x, a, b);
+}
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  GRAPNEL_CALL_SITE;
+  check(weight.dim() == 2, "linear: weight must be [out_features, in_features], got shape ", weight.shape(), ".");
+  check(x.dim() > 0 && x.size(-1) == weight.size(1), "linear: the last dimension of x must be ", weight.size(1), " (weight is ", weight.shape(),
+        " = [out_features, in_features]), but x is ", x.shape(), ".");
+  const Tensor turned = weight.t();
+  if (!bias.defined()) return matmul(x, turned);
+  if (x.dim() == 2) return addmm(bias, x, turned);
+  Shape sizes = x.shape();
+  sizes[sizes.size() - 1] = weight.size(0);
+  return addmm(bias, stacked(x), turned).view(sizes);
+}
+
+Tensor Tensor::matmul(const Tensor& other) const {
+  GRAPNEL_CALL_SITE;
+  return grapnel::matmul(*this, other);
+}
+Tensor Tensor::mm(const Tensor& other) const {
+  GRAPNEL_CALL_SITE;
+  return grapnel::mm(*this, other);
+}
+Tensor Tensor::bmm(const Tensor& other) const {
+  GRAPNEL_CALL_SITE;
+  return grapnel::bmm(*this, other);
+}
+Tensor Tensor::mv(const Tensor& vector) const {
+  GRAPNEL_CALL_SITE;
+  return grapnel::mv(*this, vector);
+}
+Tensor Tensor::dot(const Tensor& other) const {
+  GRAPNEL_CALL_SITE;
+  return grapnel::dot(*this, other);
+}
+Tensor Tensor::outer(const Tensor& other) const {
+  GRAPNEL_CALL_SITE;
+  return grapnel::outer(*this, other);
+}
+Tensor Tensor::addmm(const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) const {
+  GRAPNEL_CALL_SITE;
+  return grapnel::addmm(*this, a, b, beta, alpha);
+}
+
+}  // namespace grapnel
