@@ -5,7 +5,7 @@ namespace grapnel {
 
 namespace {
 
-Tensor column_of(std::initializer_list<double> values, const Shape& sizes) {
+Tensor tensor_of(std::initializer_list<double> values, const Shape& sizes) {
   Tensor t(TensorImpl::empty(sizes, kFloat64));
   std::copy(values.begin(), values.end(), reinterpret_cast<double*>(t.impl().data()));
   return t;
@@ -14,12 +14,12 @@ Tensor column_of(std::initializer_list<double> values, const Shape& sizes) {
 }  // namespace
 
 Samples sample_values(std::initializer_list<double> values) {
-  return {{{column_of(values, {static_cast<int64_t>(values.size())})}, {}}};
+  return {{{tensor_of(values, {static_cast<int64_t>(values.size())})}, {}}};
 }
 
 Samples sample_pairs(std::initializer_list<double> a, std::initializer_list<double> b) {
   const auto n = static_cast<int64_t>(a.size()), m = static_cast<int64_t>(b.size());
-  return {{{column_of(a, {n}), column_of(b, {m})}, {}}, {{column_of(a, {n, 1}), column_of(b, {m})}, {}}};
+  return {{{tensor_of(a, {n}), tensor_of(b, {m})}, {}}, {{tensor_of(a, {n, 1}), tensor_of(b, {m})}, {}}};
 }
 
 Tensor sample_tensor(IntArrayRef sizes, double low, double high) {

@@ -1,0 +1,65 @@
+#include "grapnel/ops/generator.h"
+
+#include <mutex>
+#include <random>
+
+namespace grapnel {
+
+struct Generator::Impl {
+  std::mutex mutex;
+  GeneratorState state;
+};
+
+Generator::Generator(uint64_t seed) : impl_(std::make_shared<Impl>()) { impl_->state.seed = seed; }
+
+uint64_t Generator::seed() {
+  std::random_device device;
+  const uint64_t fresh = uint64_t{device()} << 32 | device();
+  set_current_seed(fresh);
+  return fresh;
+}
+
+GeneratorState Generator::state() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->state;
+}
+void Generator::set_state(GeneratorState state) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->state = state;
+}
+
+Tensor Generator::get_state() const {
+  const GeneratorState now = state();
+  Tensor t(TensorImpl::empty({2}, kInt64));
+  t.data_ptr<int64_t>()[0] = static_cast<int64_t>(now.seed);
+  t.data_ptr<int64_t>()[1] = static_cast<int64_t>(now.offset);
+  return t;
+}
+void Generator::set_state(const Tensor& state) {
+  check(state.dtype() == kInt64 && state.shape() == Shape{2}, "Generator::set_state: a state is i64[2], got ", state.dtype(), state.shape(),
+        ".\nPass what get_state() returned.");
+  const int64_t* x = state.data_ptr<int64_t>();
+  set_state({static_cast<uint64_t>(x[0]), static_cast<uint64_t>(x[state.stride(0)])});
+}
+
+Generator Generator::clone() const {
+  Generator copy;
+  copy.impl_->state = state();
+  return copy;
+}
+
+GeneratorState Generator::advance(int64_t count) {
+  const std::lock_guard lock(impl_->mutex);
+  const GeneratorState now = impl_->state;
+  impl_->state.offset += static_cast<uint64_t>(count);
+  return now;
+}
+
+Generator& default_generator() {
+  // Never destroyed: static objects of the user's program may still draw while they are torn down.
+  static Generator* const generator = new Generator;
+  return *generator;
+}
+void manual_seed(uint64_t seed) { default_generator().set_current_seed(seed); }
+
+}  // namespace grapnel
