@@ -20,6 +20,9 @@
 namespace grapnel {
 namespace base {
 
+template <class T>
+concept Arithmetic = std::is_arithmetic_v<T>;
+
 // Facts about a 16-bit format, as seen from a wider one with `Bits` as its pattern.
 template <class Wide>
 struct WideFormat;
@@ -101,14 +104,11 @@ template <std::integral Int>
 
 }  // namespace base
 
-template <class T>
-concept Arithmetic = std::is_arithmetic_v<T>;
-
 struct Half {
   uint16_t bits;
 
   Half() = default;
-  template <Arithmetic T>
+  template <base::Arithmetic T>
   [[gnu::always_inline]] constexpr Half(T value) : bits(pattern_of(value)) {}
   [[gnu::always_inline]] static constexpr Half from_bits(uint16_t pattern) {
     return std::bit_cast<Half>(pattern);
@@ -130,7 +130,7 @@ struct BFloat16 {
   uint16_t bits;
 
   BFloat16() = default;
-  template <Arithmetic T>
+  template <base::Arithmetic T>
   [[gnu::always_inline]] constexpr BFloat16(T value) : bits(pattern_of(value)) {}
   [[gnu::always_inline]] static constexpr BFloat16 from_bits(uint16_t pattern) {
     return std::bit_cast<BFloat16>(pattern);
@@ -163,12 +163,12 @@ concept SixteenBitFloat = std::same_as<T, Half> || std::same_as<T, BFloat16>;
   [[gnu::always_inline]] constexpr F operator op(F a, F b) {                             \
     return F(float(a) op float(b));                                                      \
   }                                                                                      \
-  template <SixteenBitFloat F, Arithmetic T>                                             \
+  template <SixteenBitFloat F, base::Arithmetic T>                                       \
   [[gnu::always_inline]] constexpr auto operator op(F a, T b) {                          \
     if constexpr (std::integral<T>) return a op F(b);                                    \
     else return static_cast<T>(float(a)) op b;                                           \
   }                                                                                      \
-  template <SixteenBitFloat F, Arithmetic T>                                             \
+  template <SixteenBitFloat F, base::Arithmetic T>                                       \
   [[gnu::always_inline]] constexpr auto operator op(T a, F b) {                          \
     if constexpr (std::integral<T>) return F(a) op b;                                    \
     else return a op static_cast<T>(float(b));                                           \
