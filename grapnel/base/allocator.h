@@ -22,8 +22,8 @@ struct MemoryStats {
 MemoryStats memory_stats();
 /// Lets `peak` start again from what is in use now.
 void reset_peak_memory();
-/// Returns cached memory to the system. Blocks that other threads keep follow when those threads next turn to
-/// the shared cache.
+/// Returns cached memory to the system. Blocks that other threads keep follow when those threads next free a
+/// block to the shared cache.
 void release_cached_memory();
 /// Bounds the shared cache; the oldest blocks go first. Starts as a quarter of the machine's memory.
 void set_memory_cache_limit(size_t bytes);
