@@ -19,7 +19,7 @@ bool all_hold(const Tensor& mask) {
 
 Scalar Tensor::item() const {
   check(numel() == 1, "item: the tensor has ", numel(), " elements (shape ", shape(), "), not one.\nSelect one first, e.g. t[0].item().");
-  const char* data = impl().data();
+  const void* data = data_ptr();
   return visit_dtype(dtype(), [&]<class T>() {
     T value;
     std::memcpy(&value, data, sizeof(T));
