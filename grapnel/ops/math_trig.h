@@ -40,13 +40,13 @@ GRAPNEL_INLINE S tan_near(S hi, S lo, Mask inverse) {
   const S z = hi * hi;
   S a, b;
   if constexpr (is_f32<S>) {
-    a = poly(z, -0x1.c7ec8cp-4, 0x1.18e880p-10);
-    b = poly(z, -0x1.c75078p-2, 0x1.055dd0p-6);
+    a = poly(z, -0x1.c7ec8cp-4, 0x1.18e88p-10);
+    b = poly(z, -0x1.c75078p-2, 0x1.055ddp-6);
   } else {
     a = poly(z, -0x1.1127ce44bd79fp-3, 0x1.c0cc7e6c9f94bp-9, -0x1.2b7013e0fd005p-16);
     b = poly(z, -0x1.dde93c77b4125p-2, 0x1.a46cf46e21212p-6, -0x1.46d1524c78a52p-12, 0x1.0b1c23c1b6c13p-21);
   }
-  // The slope of tan is near 1 + z times that of the quotient's denominator.
+  // Into the numerator lo goes with the weight 1 + z: over 1 + z B(z) that is close to the slope of tan.
   const auto [sine, sine_rest] = fast_two_sum(hi, fma(hi * z, a, fma(lo, z, lo)));
   const auto [cosine, cosine_rest] = fast_two_sum(S(1.0), z * b);
   const S above = select(inverse, -cosine, sine);
@@ -77,7 +77,7 @@ GRAPNEL_INLINE S cos(S x) {
 template <Reach reach = Reach::full, class S>
 GRAPNEL_INLINE S tan(S x) {
   const auto [hi, lo, n] = detail::reduce<reach, detail::Grid::half>(abs(x));
-  // Compared as a float's sign, a mask stays a mask: g++ 12 makes no vector code from the test of a bit.
+  // The lowest bit, tested as a sign: g++ 12 makes no vector code of (n & 1) != 0.
   const auto is_odd = (n << (is_f32<S> ? 31 : 63)) < IntOf<S>(0.0);
   return detail::odd_in(x, detail::tan_near(hi, lo, is_odd));
 }

@@ -1,7 +1,7 @@
 /// Angles brought near zero: x less the nearest multiple of pi or pi/2, for every finite x that is not negative.
 ///
-/// The result is a Pair whose error is far below one ulp of its head even where x all but hits a multiple. Two
-/// ways lead there. Up to `common_reach` three constants that add up to pi are enough. Beyond it x is multiplied
+/// The result, hi + lo, has an error far below one ulp of hi even where x all but hits a multiple. Two ways lead
+/// there. Up to `common_reach` three constants that add up to pi are enough. Beyond it x is multiplied
 /// with the digits of 1/pi that matter at its exponent, so that the fraction of x / pi comes out directly.
 /// Scalar code has no branches, so `Reach::full` computes both and selects.
 ///
@@ -93,15 +93,15 @@ GRAPNEL_INLINE Reduced<S> reduce_common(S x) {
   return {hi, fma(-q, tail, grid == Grid::half_odd ? lo + lost : lo), n};
 }
 
-/// For finite x >= common_reach, f32: in double arithmetic.
-template <Grid grid, class Isa>
-GRAPNEL_INLINE Reduced<Num<float, Isa>> reduce_far(Num<float, Isa> x) {
-  using F = Num<float, Isa>;
-  using D = Num<double, Isa>;
+/// For x >= common_reach, f32: in double arithmetic.
+template <Grid grid, class S>
+  requires is_f32<S>
+GRAPNEL_INLINE Reduced<S> reduce_far(S x) {
+  using D = decltype(widen(x));
   // 1/pi, less those leading digits which only add multiples of 2 to the product at the exponents in question.
   D hi = D(0x1.45f306dc9c883p-2), lo = D(-0x1.6b01ec5417056p-56);
   const auto from = [&](double least, double digits, double more) {
-    const auto mask = x >= F(least);
+    const auto mask = x >= S(least);
     hi = select(mask, D(digits), hi);
     lo = select(mask, D(more), lo);
   };
@@ -113,28 +113,28 @@ GRAPNEL_INLINE Reduced<Num<float, Isa>> reduce_far(Num<float, Isa> x) {
   const auto [p, rest] = two_prod(wide, hi);
   const auto [q, n] = nearest_multiple<grid>(p);
   const D angle = ((p - q) + fma(wide, lo, rest)) * D(0x1.921fb54442d18p+1);
-  const F head = narrow(angle);
+  const S head = narrow(angle);
   return {head, narrow(angle - widen(head)), narrow(n)};
 }
 
-/// For finite x >= common_reach, f64.
-template <Grid grid, class Isa>
-GRAPNEL_INLINE Reduced<Num<double, Isa>> reduce_far(Num<double, Isa> x) {
-  using D = Num<double, Isa>;
-  using I = Num<int64_t, Isa>;
+/// For x >= common_reach, f64: with the digits of 1/pi from a table.
+template <Grid grid, class S>
+  requires is_f64<S>
+GRAPNEL_INLINE Reduced<S> reduce_far(S x) {
+  using I = IntOf<S>;
   // The row is the upper part of the exponent. What remains of x, its last three exponent bits and its digits,
   // is read as a number from 2^49 to 2^57.
   const I pattern = bits(x);
   const I row = (shift_right_logical(pattern, 55) - I(one_over_pi_first_row)) & (is_near(x) ^ I(-1.0));
-  const D y = from_bits((pattern & I::of((int64_t{1} << 55) - 1)) | I::of(int64_t{134} << 55));
+  const S y = from_bits((pattern & I::of((int64_t{1} << 55) - 1)) | I::of(int64_t{134} << 55));
 
   const auto [p0, e0] = two_prod(y, lookup(one_over_pi[0], row));  // up to 2^60, up to 2^7
   const auto [p1, e1] = two_prod(y, lookup(one_over_pi[1], row));  // up to 2^7, 2^-46
   const auto [p2, e2] = two_prod(y, lookup(one_over_pi[2], row));  // up to 2^-46, 2^-99
-  const D p3 = y * lookup(one_over_pi[3], row) + (x - x);          // up to 2^-99; NaN for infinity
+  const S p3 = y * lookup(one_over_pi[3], row) + (x - x);          // up to 2^-99; NaN for infinity
   // Multiples of 512 leave p0 first: they are even, and without them n fits its bits.
-  const D shift = D(0x1.8p61);
-  const D small = p0 - ((p0 + shift) - shift);
+  const S shift = S(0x1.8p61);
+  const S small = p0 - ((p0 + shift) - shift);
   // The remaining sum may cancel down to 2^-62, so every rounding error above 2^-99 is kept.
   const auto [s1, c1] = two_sum(small, e0);
   const auto [s2, c2] = two_sum(s1, p1);
@@ -145,10 +145,10 @@ GRAPNEL_INLINE Reduced<Num<double, Isa>> reduce_far(Num<double, Isa> x) {
   const auto [t3, d3] = two_sum(t1, t2);
   const auto [t4, d4] = two_sum(t3, c3);
   const auto [hi, d5] = two_sum(s3, t4);
-  const D lo = d5 + (((d1 + d2) + (d3 + d4)) + (e2 + p3));
+  const S lo = d5 + (((d1 + d2) + (d3 + d4)) + (e2 + p3));
 
-  const auto [angle, rest] = two_prod(hi, D(0x1.921fb54442d18p+1));
-  return {angle, fma(lo, D(0x1.921fb54442d18p+1), fma(hi, D(0x1.1a62633145c07p-53), rest)), n};
+  const auto [angle, rest] = two_prod(hi, S(0x1.921fb54442d18p+1));
+  return {angle, fma(lo, S(0x1.921fb54442d18p+1), fma(hi, S(0x1.1a62633145c07p-53), rest)), n};
 }
 
 template <Reach reach, Grid grid, class S>

@@ -99,12 +99,9 @@ void add_points(UlpReport& report, const std::vector<double>& points, Fn&& fn, J
     CHECK_MESSAGE(r.worst <= 2.0, r);                                                                  \
   } while (false)
 
-TEST_CASE("sin, cos and tan of a float are within 1.5 ulp everywhere") {
-  const std::vector<double> near = near_multiples(3e38);
-  CHECK_F32(sin, near);
-  CHECK_F32(cos, near);
-  CHECK_F32(tan, near);
-}
+TEST_CASE("sin of a float is within 1.5 ulp everywhere") { CHECK_F32(sin, near_multiples(3e38)); }
+TEST_CASE("cos of a float is within 1.5 ulp everywhere") { CHECK_F32(cos, near_multiples(3e38)); }
+TEST_CASE("tan of a float is within 1.5 ulp everywhere") { CHECK_F32(tan, near_multiples(3e38)); }
 
 TEST_CASE("asin, acos and atan of a float are within 1.5 ulp everywhere") {
   const std::vector<double> near = {0.5, 1.0, std::sqrt(0.5), 0.25, 0.75};
