@@ -1,0 +1,206 @@
+#include "grapnel/ops/defs/conv.h"
+
+#include <cstring>
+
+#include "grapnel/ops/dense.h"
+#include "grapnel/ops/kernels/conv.h"
+#include "grapnel/ops/op_site.h"
+#include "grapnel/ops/op_table.h"
+
+namespace grapnel {
+
+namespace {
+
+// --- raw memory -------------------------------------------------------------------------------------------------------
+
+/// Sizes from the shapes of x and weight.
+kernels::ConvParams params(const Shape& x, const Shape& weight, const ConvAttrs& attrs, DType dtype) {
+  kernels::ConvParams p;
+  p.type = dtype == kFloat64 ? kernels::ConvType::f64 : kernels::ConvType::f32;
+  p.n = x[0], p.c = x[1], p.h = x[2], p.w = x[3];
+  p.o = weight[0], p.kh = weight[2], p.kw = weight[3];
+  for (int i = 0; i < 2; ++i) {
+    p.stride[i] = attrs.stride[i];
+    p.pad[i] = attrs.padding[i];
+    p.dilation[i] = attrs.dilation[i];
+  }
+  p.groups = attrs.groups;
+  return p;
+}
+
+/// Runs a kernel of two operands: f64 as it is, the other floating types in f32, rounded once.
+template <class Kernel>
+void compute(Kernel kernel, const Tensor& a, const Tensor& b, const Tensor& out, const Shape& x, const Shape& weight, const ConvAttrs& attrs) {
+  if (out.numel() == 0) return;
+  const DType wide = out.dtype() == kFloat64 ? kFloat64 : kFloat32;
+  const Tensor buffer = result_buffer(out, wide);
+  // Without values or channels there is nothing to sum.
+  if (a.numel() == 0 || b.numel() == 0) std::memset(buffer.impl().data(), 0, static_cast<size_t>(buffer.nbytes()));
+  else kernel(params(x, weight, attrs, wide), dense(a, wide).impl().data(), dense(b, wide).impl().data(), buffer.impl().data());
+  store_result(out, buffer);
+}
+
+// --- what fits --------------------------------------------------------------------------------------------------------
+
+int64_t output_size(int64_t size, int64_t kernel, const ConvAttrs& attrs, int i) {
+  return (size + 2 * attrs.padding[i] - attrs.dilation[i] * (kernel - 1) - 1) / attrs.stride[i] + 1;
+}
+
+void check_fits(const Tensor& x, const Tensor& weight, const ConvAttrs& attrs) {
+  check(is_floating(x.dtype()), "conv2d: not defined for ", x.dtype(), ".\nConvert first: x.to(kFloat32).");
+  check(x.dtype() == weight.dtype(), "conv2d: x and weight must have one type, got ", x.dtype(), " and ", weight.dtype(), ".");
+  check(x.dim() == 4 && weight.dim() == 4, "conv2d: x must be [batch, channels, height, width] and weight [out_channels, channels / groups, ",
+        "height, width], got shapes ", x.shape(), " and ", weight.shape(), ".");
+  const int64_t g = attrs.groups;
+  check(g >= 1 && weight.size(0) % g == 0, "conv2d: groups must divide the number of output channels: weight is ", weight.shape(), ", groups ", g, ".");
+  check(x.size(1) == weight.size(1) * g, "conv2d: x has ", x.size(1), " channels, weight takes ", weight.size(1) * g, " (weight is ",
+        weight.shape(), ", groups ", g, ").");
+  for (int i = 0; i < 2; ++i) {
+    check(attrs.stride[i] >= 1 && attrs.dilation[i] >= 1 && attrs.padding[i] >= 0, "conv2d: stride and dilation must be at least 1 and padding ",
+          "not negative, got stride ", attrs.stride, ", padding ", attrs.padding, ", dilation ", attrs.dilation, ".");
+    const int64_t kernel = weight.size(2 + i), reach = attrs.dilation[i] * (kernel - 1) + 1, room = x.size(2 + i) + 2 * attrs.padding[i];
+    check(kernel >= 1, "conv2d: the kernel is empty: weight is ", weight.shape(), ".");
+    check(reach <= room, "conv2d: the kernel reaches over ", reach, " elements, but x has ", room, " with padding in dimension ", 2 + i, " (x is ",
+          x.shape(), ", weight ", weight.shape(), ").\nUse more padding or a smaller kernel.");
+  }
+}
+
+Tensor backward_input(const Tensor& g, const Tensor& weight, ConvAttrs attrs, const Shape& size) {
+  attrs.size = size;
+  return apply<Conv2dBackwardInput>(attrs, g, weight);
+}
+Tensor backward_weight(const Tensor& x, const Tensor& g, ConvAttrs attrs, const Shape& size) {
+  attrs.size = size;
+  return apply<Conv2dBackwardWeight>(attrs, x, g);
+}
+Tensor forward(const Tensor& x, const Tensor& weight, ConvAttrs attrs) {
+  attrs.size = {};
+  return apply<Conv2d>(attrs, x, weight, Tensor());
+}
+Shape window(const Shape& s) { return {s[2], s[3]}; }
+
+ConvAttrs sample_attrs() {
+  ConvAttrs attrs;
+  attrs.stride = {2, 1};
+  attrs.padding = {1, 0};
+  attrs.dilation = {1, 2};
+  attrs.groups = 2;
+  return attrs;
+}
+
+}  // namespace
+
+// --- forward ----------------------------------------------------------------------------------------------------------
+
+void Conv2d::infer(Inputs in, const Attrs& attrs, Specs& out) {
+  const Tensor &x = *in[0], &weight = *in[1], &bias = *in[2];
+  check_fits(x, weight, attrs);
+  if (bias.defined())
+    check(bias.dim() == 1 && bias.size(0) == weight.size(0) && bias.dtype() == x.dtype(), "conv2d: bias must be ", x.dtype(), "[", weight.size(0),
+          "], one number per output channel, got ", bias.dtype(), bias.shape(), ".");
+  out.push_back({{x.size(0), weight.size(0), output_size(x.size(2), weight.size(2), attrs, 0), output_size(x.size(3), weight.size(3), attrs, 1)},
+                 x.dtype()});
+}
+
+void Conv2d::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
+  const Tensor &x = *in[0], &weight = *in[1], &bias = *in[2];
+  compute(kernels::conv2d, x, weight, out[0], x.shape(), weight.shape(), attrs);
+  if (!bias.defined()) return;
+  const Tensor column = make_alias(bias, {{bias.size(0), 1, 1}, {bias.stride(0), 0, 0}, bias.storage_offset()});
+  const Tensor* list[] = {&out[0], &column};
+  run_pointwise(op_of<Add>, list, nullptr, out);
+}
+
+Grads Conv2d::grad(const Saved& s, const Tensor& g) {
+  const Attrs& attrs = s.attrs<Attrs>();
+  return {s.needs(0) ? backward_input(g, s.input(1), attrs, window(s.input_shape(0))) : Tensor(),
+          s.needs(1) ? backward_weight(s.input(0), g, attrs, window(s.input_shape(1))) : Tensor(),
+          s.needs(2) ? g.sum({0, 2, 3}) : Tensor()};
+}
+
+Samples Conv2d::samples() {
+  return {sample({sample_tensor({2, 2, 4, 3}), sample_tensor({3, 2, 3, 2}, -1, 1), sample_tensor({3})}, Attrs{}),
+          sample({sample_tensor({1, 2, 4, 5}), sample_tensor({4, 1, 3, 2}, -1, 1), Tensor()}, sample_attrs())};
+}
+
+// --- gradients --------------------------------------------------------------------------------------------------------
+
+void Conv2dBackwardInput::infer(Inputs in, const Attrs& attrs, Specs& out) {
+  const Tensor &g = *in[0], &weight = *in[1];
+  out.push_back({{g.size(0), weight.size(1) * attrs.groups, attrs.size[0], attrs.size[1]}, g.dtype()});
+}
+void Conv2dBackwardInput::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
+  compute(kernels::conv2d_backward_data, *in[0], *in[1], out[0], out[0].shape(), in[1]->shape(), attrs);
+}
+Grads Conv2dBackwardInput::grad(const Saved& s, const Tensor& g) {
+  const Attrs& attrs = s.attrs<Attrs>();
+  return {s.needs(0) ? forward(g, s.input(1), attrs) : Tensor(),
+          s.needs(1) ? backward_weight(g, s.input(0), attrs, window(s.input_shape(1))) : Tensor()};
+}
+Samples Conv2dBackwardInput::samples() {
+  Attrs plain, odd = sample_attrs();
+  plain.size = {4, 3};
+  odd.size = {4, 5};
+  return {sample({sample_tensor({2, 3, 2, 2}), sample_tensor({3, 2, 3, 2}, -1, 1)}, plain),
+          sample({sample_tensor({1, 4, 2, 3}), sample_tensor({4, 1, 3, 2}, -1, 1)}, odd)};
+}
+
+void Conv2dBackwardWeight::infer(Inputs in, const Attrs& attrs, Specs& out) {
+  const Tensor &x = *in[0], &g = *in[1];
+  out.push_back({{g.size(1), x.size(1) / attrs.groups, attrs.size[0], attrs.size[1]}, g.dtype()});
+}
+void Conv2dBackwardWeight::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
+  compute(kernels::conv2d_backward_weights, *in[0], *in[1], out[0], in[0]->shape(), out[0].shape(), attrs);
+}
+Grads Conv2dBackwardWeight::grad(const Saved& s, const Tensor& g) {
+  const Attrs& attrs = s.attrs<Attrs>();
+  return {s.needs(0) ? backward_input(s.input(1), g, attrs, window(s.input_shape(0))) : Tensor(),
+          s.needs(1) ? forward(s.input(0), g, attrs) : Tensor()};
+}
+Samples Conv2dBackwardWeight::samples() {
+  Attrs plain, odd = sample_attrs();
+  plain.size = {3, 2};
+  odd.size = {3, 2};
+  return {sample({sample_tensor({2, 2, 4, 3}), sample_tensor({2, 3, 2, 2}, -1, 1)}, plain),
+          sample({sample_tensor({1, 2, 4, 5}), sample_tensor({1, 4, 2, 3}, -1, 1)}, odd)};
+}
+
+// --- functions --------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Shape pair_of(IntArrayRef values, const char* what) {
+  check(values.size() == 1 || values.size() == 2, "conv2d: ", what, " takes one number or [vertical, horizontal], got ", values, ".");
+  return {values[0], values[values.size() - 1]};
+}
+int64_t one_of(IntArrayRef values, const char* what) {
+  check(values.size() == 1, "conv1d: ", what, " takes one number, got ", values, ".");
+  return values[0];
+}
+
+}  // namespace
+
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
+              int64_t groups) {
+  GRAPNEL_CALL_SITE;
+  ConvAttrs attrs;
+  attrs.stride = pair_of(stride, "stride");
+  attrs.padding = pair_of(padding, "padding");
+  attrs.dilation = pair_of(dilation, "dilation");
+  attrs.groups = groups;
+  if (x.dim() == 3) return apply<Conv2d>(attrs, x.unsqueeze(0), weight, bias).squeeze(0);
+  return apply<Conv2d>(attrs, x, weight, bias);
+}
+
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
+              int64_t groups) {
+  GRAPNEL_CALL_SITE;
+  check((x.dim() == 2 || x.dim() == 3) && weight.dim() == 3, "conv1d: x must be [batch, channels, length] or [channels, length] and weight ",
+        "[out_channels, channels / groups, length], got shapes ", x.shape(), " and ", weight.shape(), ".");
+  // A picture of height 1.
+  return conv2d(x.unsqueeze(-2), weight.unsqueeze(2), bias, {1, one_of(stride, "stride")}, {0, one_of(padding, "padding")},
+                {1, one_of(dilation, "dilation")}, groups)
+      .squeeze(-2);
+}
+
+}  // namespace grapnel

@@ -1,0 +1,126 @@
+#include "grapnel/ops/kernels/pool.h"
+
+#include <algorithm>
+
+#include "grapnel/base/thread_pool.h"
+
+namespace grapnel::kernels {
+
+namespace {
+
+/// The elements [begin, end), `step` apart, of an image that one window covers along one dimension.
+struct Span {
+  int64_t begin, end;
+};
+
+Span covered(const PoolParams& p, int d, int64_t at) {
+  int64_t begin = at * p.stride[d] - p.pad[d];
+  const int64_t end = std::min(begin + (p.kernel[d] - 1) * p.dilation[d] + 1, p.in[d]);
+  if (begin < 0) begin += (-begin + p.dilation[d] - 1) / p.dilation[d] * p.dilation[d];
+  return {begin, end};
+}
+
+/// How many elements an average divides by.
+int64_t divisor(const PoolParams& p, int64_t i, int64_t j, Span rows, Span cols) {
+  if (!p.count_include_pad) return (rows.end - rows.begin) * (cols.end - cols.begin);
+  int64_t count = 1;
+  const int64_t at[2] = {i, j};
+  for (int d = 0; d < 2; ++d) {
+    const int64_t begin = at[d] * p.stride[d] - p.pad[d];
+    count *= std::min(begin + p.kernel[d], p.in[d] + p.pad[d]) - begin;
+  }
+  return count;
+}
+
+template <class Fn>
+void for_planes(const PoolParams& p, const Fn& fn) {
+  const int64_t work = p.out[0] * p.out[1] * p.kernel[0] * p.kernel[1];
+  base::parallel_for(p.planes, std::max<int64_t>(1, 32768 / std::max<int64_t>(1, work)), [&](int64_t begin, int64_t end) {
+    for (int64_t plane = begin; plane < end; ++plane) fn(plane);
+  });
+}
+
+}  // namespace
+
+template <class T>
+void max_pool(const PoolParams& p, const T* x, T* y, int64_t* index) {
+  for_planes(p, [&](int64_t plane) {
+    const T* image = x + plane * p.in[0] * p.in[1];
+    int64_t out = plane * p.out[0] * p.out[1];
+    for (int64_t i = 0; i < p.out[0]; ++i) {
+      const Span rows = covered(p, 0, i);
+      for (int64_t j = 0; j < p.out[1]; ++j, ++out) {
+        const Span cols = covered(p, 1, j);
+        int64_t place = rows.begin * p.in[1] + cols.begin;
+        T best = image[place];
+        for (int64_t r = rows.begin; r < rows.end; r += p.dilation[0]) {
+          for (int64_t c = cols.begin; c < cols.end; c += p.dilation[1]) {
+            const T value = image[r * p.in[1] + c];
+            const bool better = value > best || (value != value && best == best);
+            best = better ? value : best;
+            place = better ? r * p.in[1] + c : place;
+          }
+        }
+        y[out] = best;
+        index[out] = place;
+      }
+    }
+  });
+}
+
+template <class T>
+void max_pool_backward(const PoolParams& p, const T* g, const int64_t* index, T* gx) {
+  for_planes(p, [&](int64_t plane) {
+    T* image = gx + plane * p.in[0] * p.in[1];
+    std::fill_n(image, p.in[0] * p.in[1], T(0));
+    const int64_t count = p.out[0] * p.out[1];
+    for (int64_t i = plane * count; i < (plane + 1) * count; ++i) image[index[i]] += g[i];
+  });
+}
+
+template <class T>
+void avg_pool(const PoolParams& p, const T* x, T* y) {
+  for_planes(p, [&](int64_t plane) {
+    const T* image = x + plane * p.in[0] * p.in[1];
+    T* out = y + plane * p.out[0] * p.out[1];
+    for (int64_t i = 0; i < p.out[0]; ++i) {
+      const Span rows = covered(p, 0, i);
+      for (int64_t j = 0; j < p.out[1]; ++j) {
+        const Span cols = covered(p, 1, j);
+        T sum = 0;
+        for (int64_t r = rows.begin; r < rows.end; ++r)
+          for (int64_t c = cols.begin; c < cols.end; ++c) sum += image[r * p.in[1] + c];
+        *out++ = sum / static_cast<T>(divisor(p, i, j, rows, cols));
+      }
+    }
+  });
+}
+
+template <class T>
+void avg_pool_backward(const PoolParams& p, const T* g, T* gx) {
+  for_planes(p, [&](int64_t plane) {
+    T* image = gx + plane * p.in[0] * p.in[1];
+    const T* in = g + plane * p.out[0] * p.out[1];
+    std::fill_n(image, p.in[0] * p.in[1], T(0));
+    for (int64_t i = 0; i < p.out[0]; ++i) {
+      const Span rows = covered(p, 0, i);
+      for (int64_t j = 0; j < p.out[1]; ++j) {
+        const Span cols = covered(p, 1, j);
+        const T share = *in++ / static_cast<T>(divisor(p, i, j, rows, cols));
+        for (int64_t r = rows.begin; r < rows.end; ++r)
+          for (int64_t c = cols.begin; c < cols.end; ++c) image[r * p.in[1] + c] += share;
+      }
+    }
+  });
+}
+
+#define GRAPNEL_POOL(T)                                                                  \
+  template void max_pool<T>(const PoolParams&, const T*, T*, int64_t*);                  \
+  template void max_pool_backward<T>(const PoolParams&, const T*, const int64_t*, T*);   \
+  template void avg_pool<T>(const PoolParams&, const T*, T*);                            \
+  template void avg_pool_backward<T>(const PoolParams&, const T*, T*);
+GRAPNEL_POOL(float)
+GRAPNEL_POOL(double)
+#undef GRAPNEL_POOL
+
+}  // namespace grapnel::kernels
