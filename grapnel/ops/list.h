@@ -1,0 +1,35 @@
+/// The list of all ops: the second and last place that a new op is written in. Tests, printers and tools walk it.
+#pragma once
+
+#include <span>
+
+#include "grapnel/ops/defs/conv.h"
+#include "grapnel/ops/defs/copy.h"
+#include "grapnel/ops/defs/join.h"
+#include "grapnel/ops/defs/matmul.h"
+#include "grapnel/ops/defs/pool.h"
+#include "grapnel/ops/defs/random.h"
+#include "grapnel/ops/defs/view.h"
+#include "grapnel/ops/op_table.h"
+
+namespace grapnel {
+
+namespace define {
+
+template <class... Lists>
+struct Concat;
+template <class... D>
+struct Concat<OpList<D...>> {
+  using type = OpList<D...>;
+};
+template <class... D, class... E, class... Rest>
+struct Concat<OpList<D...>, OpList<E...>, Rest...> : Concat<OpList<D..., E...>, Rest...> {};
+
+}  // namespace define
+
+using AllOps = define::Concat<PointwiseOps, ReductionOps, ViewOps, CopyOps, JoinOps, MatmulOps, ConvOps, PoolOps, RandomOps>::type;
+
+/// The run-time faces of AllOps, in its order.
+std::span<const Op* const> all_ops();
+
+}  // namespace grapnel
