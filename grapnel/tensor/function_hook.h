@@ -6,7 +6,6 @@
 #pragma once
 
 #include "grapnel/tensor/hook.h"
-#include "grapnel/tensor/tensor.h"
 
 namespace grapnel {
 

@@ -1,0 +1,119 @@
+#include "grapnel/autograd/accumulate.h"
+
+#include "grapnel/autograd/anomaly.h"
+#include "grapnel/autograd/engine.h"
+#include "grapnel/autograd/grad_mode.h"
+#include "grapnel/base/source_site.h"
+#include "grapnel/ops/factories.h"
+#include "grapnel/ops/functions.h"
+#include "grapnel/ops/loop_nest.h"
+
+namespace grapnel {
+
+AccumulateGrad::AccumulateGrad(Tensor leaf) : Node(Kind::accumulate), leaf_(std::move(leaf)) { add_slot(leaf_); }
+
+// The leaf refers to its node without owning it. Letting go and looking up happen under one lock, so nobody can pick up a
+// node that is about to die.
+bool AccumulateGrad::release_owner() const noexcept {
+  AutogradMeta* meta = find_meta(leaf_);
+  std::lock_guard guard(meta->lock);
+  const bool last = Node::release_owner();
+  if (last && meta->accumulator == this) meta->accumulator = nullptr;
+  return last;
+}
+
+const std::shared_ptr<HookTable>& AccumulateGrad::make_leaf_hooks() {
+  AutogradMeta& meta = *find_meta(leaf_);
+  std::lock_guard guard(meta.lock);
+  if (!meta.hooks) meta.hooks = std::make_shared<HookTable>();
+  return meta.hooks;
+}
+
+Grads AccumulateGrad::apply(Grads grads) {
+  accumulate(grads, false);
+  return {};
+}
+
+namespace {
+
+/// Dense and without overlap: every element has a place of its own and there are no gaps.
+bool is_dense(const TensorImpl& t) {
+  Shape order;
+  for (int i = 0; i < t.sizes.size(); ++i)
+    if (t.sizes[i] != 1) order.push_back(i);
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return t.strides[static_cast<int>(a)] < t.strides[static_cast<int>(b)]; });
+  int64_t expected = 1;
+  for (int64_t i : order) {
+    if (t.strides[static_cast<int>(i)] != expected) return false;
+    expected *= t.sizes[static_cast<int>(i)];
+  }
+  return true;
+}
+
+/// Strides a gradient of `leaf` should have: the leaf's own when it is dense, else contiguous.
+Shape grad_strides(const TensorImpl& leaf) { return is_dense(leaf) ? leaf.strides : contiguous_strides(leaf.sizes); }
+
+bool same_strides(const TensorImpl& t, const Shape& strides) {
+  for (int i = 0; i < strides.size(); ++i)
+    if (t.sizes[i] != 1 && t.strides[i] != strides[i]) return false;
+  return true;
+}
+
+}  // namespace
+
+// Note [Adopting gradients]
+// When grad() is still undefined and the pass builds no graph, the incoming buffer becomes grad() without a copy, provided
+// that the engine is its only owner and it is laid out like the leaf. Otherwise it is copied. Either way, post-hooks of the
+// accumulate node then see grad()'s own buffer as grad_outputs[0]; only a seed that the caller passed in stays itself, and is
+// never adopted nor changed.
+void AccumulateGrad::write(Tensor& grad, bool seed_is_callers) {
+  AutogradMeta& meta = *find_meta(leaf_);
+  std::lock_guard guard(meta.grad_mutex);
+  if (GradMode::is_enabled()) {
+    meta.grad = meta.grad.defined() ? meta.grad + grad : grad.clone();
+    return;
+  }
+  if (meta.grad.defined()) {
+    const Tensor target = meta.grad;
+    if (target.requires_grad()) meta.grad = target.detach() + grad;
+    else target.add_(grad);
+    return;
+  }
+  const TensorImpl& g = grad.impl();
+  const Shape strides = grad_strides(leaf_.impl());
+  const bool sole_owner = !seed_is_callers && g.refs.is_unique() && g.storage->unique() && !g.wrapped_number && !g.inference &&
+                          !g.requires_grad && !g.storage->borrowed() && static_cast<size_t>(grad.nbytes()) == g.storage->bytes();
+  if (sole_owner && same_strides(g, strides)) {
+    meta.grad = std::move(grad);
+  } else {
+    Tensor copy(TensorImpl::empty(g.sizes, g.dtype));
+    copy.impl().strides = strides;
+    copy_elements(copy, grad);
+    meta.grad = std::move(copy);
+  }
+  if (!seed_is_callers) grad = meta.grad;
+}
+
+void AccumulateGrad::accumulate(Grads& grads, bool seed_is_callers) {
+  // Nothing to add: then grad() is not written and no hook may claim that it was.
+  if (!grads[0].defined() || !leaf_.impl().requires_grad) return;
+  engine::journal_leaf_write(leaf_);
+  write(grads[0], seed_is_callers);
+  run_post_accumulate_hooks();
+}
+
+void AccumulateGrad::run_post_accumulate_hooks() {
+  HookTable* table = hooks();
+  if (!table) return;
+  const HookSnapshot lists = table->snapshot();
+  for (const HookEntry& entry : lists->post_accumulate) {
+    {
+      base::UserCodeScope user;
+      (*static_cast<PostAccumulateGradHook*>(entry.hook.get()))(leaf_);
+    }
+    if (AnomalyMode::should_check_nan())
+      anomaly::check_hook_result(find_meta(leaf_)->grad, *this, *entry.label, HookKind::post_accumulate);
+  }
+}
+
+}  // namespace grapnel

@@ -1,0 +1,30 @@
+/// The node at a leaf: adds what arrives to the leaf's grad(), then calls the post-accumulate hooks.
+#pragma once
+
+#include "grapnel/autograd/meta.h"
+#include "grapnel/autograd/node.h"
+
+namespace grapnel {
+
+class AccumulateGrad final : public Node {
+ public:
+  explicit AccumulateGrad(Tensor leaf);
+  std::string name() const override { return "accumulate_grad"; }
+  Grads apply(Grads grads) override;
+
+  const Tensor& leaf() const { return leaf_; }
+  /// The same as apply, and leaves in `grads[0]` what post-hooks are to see: see Note [Adopting gradients].
+  void accumulate(Grads& grads, bool seed_is_callers);
+ protected:
+  HookTable* leaf_hooks() const override { return find_meta(leaf_)->hooks.get(); }
+  const std::shared_ptr<HookTable>& make_leaf_hooks() override;
+  bool release_owner() const noexcept override;
+
+ private:
+  void write(Tensor& grad, bool seed_is_callers);
+  void run_post_accumulate_hooks();
+
+  Tensor leaf_;
+};
+
+}  // namespace grapnel

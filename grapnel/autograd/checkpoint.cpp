@@ -1,0 +1,74 @@
+#include "grapnel/autograd/checkpoint.h"
+
+#include <mutex>
+
+#include "grapnel/autograd/grad_mode.h"
+#include "grapnel/autograd/saved_variable.h"
+#include "grapnel/ops/generator.h"
+
+namespace grapnel::autograd {
+
+namespace {
+
+/// What is kept instead of the saved tensors: enough to make them again. Saved tensors are known by their number.
+class Recipe {
+ public:
+  Recipe(CheckpointFn fn, variable_list inputs) : fn_(std::move(fn)), inputs_(std::move(inputs)), random_(default_generator().state()) {}
+
+  size_t next_number() { return count_++; }
+
+  Tensor value(size_t number) {
+    std::lock_guard guard(mutex_);
+    if (values_.empty()) run_again();
+    const Tensor value = values_[number];
+    // Freed as soon as every one was asked for; a second pass over a retained graph makes them again.
+    if (++asked_ == count_) {
+      values_.clear();
+      asked_ = 0;
+    }
+    return value;
+  }
+
+ private:
+  void run_again() {
+    const GeneratorState now = default_generator().state();
+    default_generator().set_state(random_);
+    struct Restore {
+      GeneratorState state;
+      ~Restore() { default_generator().set_state(state); }
+    } restore{now};
+    EnableGradGuard grad;
+    std::vector<Tensor> values;
+    {
+      SavedTensorHooks keep(
+          [&](const Tensor& t) {
+            values.push_back(t.detach());
+            return 0;
+          },
+          [](int) -> Tensor { fail("checkpoint: the recomputed graph is never run."); });
+      variable_list inputs;
+      for (const Tensor& t : inputs_) inputs.push_back(t.defined() ? t.detach().set_requires_grad(t.requires_grad()) : t);
+      fn_(inputs);
+    }
+    check(values.size() == count_, "checkpoint: the function saved ", count_, " tensors in forward but ", values.size(),
+          " when it was run again.\nIt must do the same both times: no outside state, the same branches.");
+    values_ = std::move(values);
+  }
+
+  CheckpointFn fn_;
+  variable_list inputs_;
+  GeneratorState random_;
+  size_t count_ = 0, asked_ = 0;
+  std::vector<Tensor> values_;
+  std::mutex mutex_;
+};
+
+}  // namespace
+
+variable_list checkpoint(CheckpointFn fn, const variable_list& inputs) {
+  auto recipe = std::make_shared<Recipe>(fn, inputs);
+  SavedTensorHooks hooks([recipe](const Tensor&) { return recipe->next_number(); }, [recipe](size_t number) { return recipe->value(number); });
+  return fn(inputs);
+}
+
+}  // namespace grapnel::autograd

@@ -1,0 +1,160 @@
+/// User-defined operations: a struct with static forward and backward, applied like an op.
+///
+///   struct Cube : autograd::Function<Cube> {
+///     static Tensor forward(autograd::AutogradContext* ctx, Tensor x) {
+///       ctx->save_for_backward({x});
+///       return x * x * x;
+///     }
+///     static variable_list backward(autograd::AutogradContext* ctx, variable_list grads) {
+///       Tensor x = ctx->get_saved_variables()[0];
+///       return {grads[0] * 3 * x * x};
+///     }
+///   };
+///   Tensor y = Cube::apply(x);
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <typeinfo>
+#include <unordered_set>
+#include <variant>
+
+#include "grapnel/autograd/node.h"
+#include "grapnel/autograd/saved_variable.h"
+
+namespace grapnel {
+
+/// A value a function keeps for its backward, with LibTorch's accessors.
+class IValue {
+ public:
+  IValue() = default;
+  IValue(bool v) : value_(v) {}
+  IValue(int v) : value_(int64_t{v}) {}
+  IValue(int64_t v) : value_(v) {}
+  IValue(double v) : value_(v) {}
+  IValue(std::string v) : value_(std::move(v)) {}
+  IValue(const char* v) : value_(std::string(v)) {}
+  IValue(Tensor v) : value_(std::move(v)) {}
+  IValue(std::vector<int64_t> v) : value_(std::move(v)) {}
+  IValue(std::vector<double> v) : value_(std::move(v)) {}
+
+  bool isNone() const { return std::holds_alternative<std::monostate>(value_); }
+  bool toBool() const { return get<bool>("bool"); }
+  int64_t toInt() const { return get<int64_t>("int"); }
+  double toDouble() const { return get<double>("double"); }
+  const std::string& toStringRef() const { return get<std::string>("string"); }
+  const Tensor& toTensor() const { return get<Tensor>("tensor"); }
+  const std::vector<int64_t>& toIntVector() const { return get<std::vector<int64_t>>("list of ints"); }
+  const std::vector<double>& toDoubleVector() const { return get<std::vector<double>>("list of doubles"); }
+
+ private:
+  template <class T>
+  const T& get(const char* what) const {
+    const T* v = std::get_if<T>(&value_);
+    check(v != nullptr, "saved_data: the value is not a ", what, ".");
+    return *v;
+  }
+  std::variant<std::monostate, bool, int64_t, double, std::string, Tensor, std::vector<int64_t>, std::vector<double>> value_;
+};
+
+namespace autograd {
+
+class FunctionNode;
+
+/// What forward leaves for backward.
+class AutogradContext {
+ public:
+  /// Anything but tensors of the graph; those go through save_for_backward.
+  std::map<std::string, IValue> saved_data;
+
+  /// Keeps tensors, inputs or outputs of forward included, without making cycles.
+  void save_for_backward(variable_list tensors) { to_save_ = std::move(tensors); }
+  variable_list get_saved_variables() const;
+  /// Declares inputs that forward changed in place.
+  void mark_dirty(const variable_list& inputs);
+  /// Declares outputs that have no gradient.
+  void mark_non_differentiable(const variable_list& outputs);
+  /// Whether backward gets zeros for outputs nobody used (the default) or undefined tensors.
+  void set_materialize_grads(bool on) { materialize_grads_ = on; }
+  /// Whether the gradient of input `i` of forward, counting tensors only, is wanted.
+  bool needs_input_grad(size_t i) const;
+
+ private:
+  friend class FunctionNode;
+  variable_list to_save_;
+  std::unordered_set<const TensorImpl*> dirty_, non_differentiable_;
+  bool materialize_grads_ = true;
+  FunctionNode* node_ = nullptr;
+};
+
+/// The node of a user-defined operation.
+class FunctionNode final : public Node {
+ public:
+  using Backward = variable_list (*)(AutogradContext*, variable_list);
+  FunctionNode(const std::type_info& type, Backward backward) : type_(type), backward_(backward) { context.node_ = this; }
+
+  std::string name() const override;
+  Grads apply(Grads grads) override;
+  void release_saved() override;
+  bool is_user_code() const override { return true; }
+
+  /// Takes the edges of the tensor arguments; true when a gradient is wanted.
+  bool connect(const variable_list& inputs);
+  /// Attaches the outputs to this node and saves what forward asked for.
+  void finish(const variable_list& inputs, variable_list& outputs, bool recorded);
+  variable_list saved() const;
+  std::vector<SavedVariable>& saved_slots() { return saved_; }
+
+  AutogradContext context;
+
+ private:
+  friend class AutogradContext;
+  const std::type_info& type_;
+  Backward backward_;
+  std::vector<bool> is_tensor_;
+  std::vector<SavedVariable> saved_;
+  std::vector<TensorSpec> output_specs_;
+};
+
+/// Turns recording off for forward; `apply` restores it.
+struct ForwardScope {
+  ForwardScope();
+  ~ForwardScope();
+  bool before;
+};
+
+template <class T>
+class Function {
+ public:
+  template <class X = T, class... Args>
+  static auto apply(Args&&... args) -> decltype(X::forward(nullptr, std::forward<Args>(args)...)) {
+    variable_list inputs;
+    (collect(inputs, args), ...);
+    auto node = IntrusivePtr<FunctionNode>::adopt(new FunctionNode(typeid(T), &T::backward));
+    const bool recorded = node->connect(inputs);
+    auto result = [&] {
+      ForwardScope scope;
+      return X::forward(&node->context, std::forward<Args>(args)...);
+    }();
+    variable_list outputs = to_list(result);
+    node->finish(inputs, outputs, recorded);
+    return from_list(std::move(outputs), result);
+  }
+
+ private:
+  template <class A>
+  static void collect(variable_list& inputs, const A& arg) {
+    if constexpr (std::is_same_v<std::decay_t<A>, Tensor>) inputs.push_back(arg);
+    else if constexpr (std::is_convertible_v<const A&, variable_list>)
+      for (const Tensor& t : variable_list(arg)) inputs.push_back(t);
+    else if constexpr (std::is_same_v<std::decay_t<A>, std::optional<Tensor>>) inputs.push_back(arg.value_or(Tensor()));
+  }
+  static variable_list to_list(const Tensor& t) { return {t}; }
+  static variable_list to_list(const variable_list& list) { return list; }
+  static Tensor from_list(variable_list list, const Tensor&) { return std::move(list[0]); }
+  static variable_list from_list(variable_list list, const variable_list&) { return list; }
+};
+
+}  // namespace autograd
+}  // namespace grapnel

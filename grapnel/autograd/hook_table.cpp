@@ -1,0 +1,136 @@
+#include "grapnel/autograd/hook_table.h"
+
+#include <mutex>
+
+#include "grapnel/autograd/meta.h"
+
+namespace grapnel {
+
+namespace {
+std::string site_of(const std::source_location& site) { return str(site.file_name(), ":", site.line()); }
+
+template <class Lists, class Fn>
+void for_each_list(Lists& lists, Fn&& fn) {
+  for (auto& slot : lists.tensor) fn(HookKind::tensor, slot.slot, slot.hooks);
+  fn(HookKind::node_pre, 0u, lists.pre);
+  fn(HookKind::post_accumulate, 0u, lists.post_accumulate);
+  fn(HookKind::node_post, 0u, lists.post);
+}
+}  // namespace
+
+std::string HookLabel::describe(HookKind kind) const {
+  return str(grapnel::name(kind), name.empty() ? "" : " '", name, name.empty() ? "" : "'", " registered at ", site_of(site));
+}
+
+HookEntries* HookLists::list(HookKind kind, uint32_t slot) {
+  switch (kind) {
+    case HookKind::tensor:
+      for (Slot& s : tensor)
+        if (s.slot == slot) return &s.hooks;
+      return &tensor.emplace_back(Slot{slot, {}}).hooks;
+    case HookKind::node_pre: return &pre;
+    case HookKind::post_accumulate: return &post_accumulate;
+    case HookKind::node_post: return &post;
+    case HookKind::retain_grad:
+    case HookKind::capture:
+    case HookKind::unpack:
+    case HookKind::end_of_pass: break;
+  }
+  GRAPNEL_ASSERT(false, "hooks of this kind live elsewhere");
+  return nullptr;
+}
+
+HookTable::HookTable() : lists_(make_intrusive<HookLists>()) {}
+
+template <class Change>
+void HookTable::change(Change&& fn) {
+  // Built aside and swapped in, unless nobody is reading the present version. The old version, and with it the callables
+  // it alone owns, dies outside the lock: their destructors are the user's.
+  HookSnapshot old;
+  {
+    std::lock_guard guard(lock_);
+    if (!lists_->refs.is_unique()) {
+      auto copy = make_intrusive<HookLists>(*lists_);
+      old = std::exchange(lists_, std::move(copy));
+    }
+    fn(*lists_);
+  }
+}
+
+HookHandle HookTable::add(HookKind kind, uint32_t slot, std::shared_ptr<HookBase> hook, HookOptions options) {
+  const uint64_t id = next_hook_id();
+  auto label = std::make_shared<const HookLabel>(HookLabel{std::move(options.name), options.site});
+  change([&](HookLists& lists) {
+    lists.list(kind, slot)->push_back({id, std::move(hook), std::move(label)});
+    if (first_id_ == 0) first_id_ = id;
+    last_id_ = std::max(last_id_, id);
+  });
+  return HookHandle(id, weak_from_this());
+}
+
+void HookTable::remove_hook(uint64_t id) {
+  HookEntry removed;
+  change([&](HookLists& lists) {
+    for_each_list(lists, [&](HookKind, uint32_t, HookEntries& entries) {
+      for (size_t i = 0; i < entries.size(); ++i) {
+        if (entries[i].id != id) continue;
+        removed = std::move(entries[i]);
+        entries.erase(entries.begin() + static_cast<ptrdiff_t>(i));
+        return;
+      }
+    });
+  });
+}
+
+bool HookTable::has_hook(uint64_t id) const {
+  bool found = false;
+  const HookSnapshot lists = snapshot();
+  for_each_list(*lists, [&](HookKind, uint32_t, const HookEntries& entries) {
+    for (const HookEntry& e : entries) found |= e.id == id;
+  });
+  return found;
+}
+
+bool HookTable::may_have_issued(uint64_t id) const {
+  std::lock_guard guard(lock_);
+  return first_id_ != 0 && id >= first_id_ && id <= last_id_;
+}
+
+void HookTable::add_retain(uint32_t slot, IntrusivePtr<AutogradMeta> tensor) {
+  change([&](HookLists& lists) { lists.retain.push_back({slot, std::move(tensor)}); });
+}
+
+void HookTable::remove_retain(const AutogradMeta* tensor) {
+  RetainEntry removed;
+  change([&](HookLists& lists) {
+    for (size_t i = 0; i < lists.retain.size(); ++i) {
+      if (lists.retain[i].tensor.get() != tensor) continue;
+      removed = std::move(lists.retain[i]);
+      lists.retain.erase(lists.retain.begin() + static_cast<ptrdiff_t>(i));
+      return;
+    }
+  });
+}
+
+HookSnapshot HookTable::snapshot() const {
+  std::lock_guard guard(lock_);
+  return lists_;
+}
+
+std::vector<HookInfo> HookTable::infos() const {
+  std::vector<HookInfo> out;
+  const HookSnapshot lists = snapshot();
+  for_each_list(*lists, [&](HookKind kind, uint32_t slot, const HookEntries& entries) {
+    for (const HookEntry& e : entries) out.push_back({e.id, kind, static_cast<int>(slot), e.label->name, site_of(e.label->site)});
+  });
+  return out;
+}
+
+bool HookTable::has_user_hooks() const {
+  bool any = false;
+  const HookSnapshot lists = snapshot();
+  for_each_list(*lists, [&](HookKind, uint32_t, const HookEntries& entries) { any |= !entries.empty(); });
+  return any;
+}
+
+}  // namespace grapnel

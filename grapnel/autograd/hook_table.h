@@ -1,0 +1,82 @@
+/// The hooks of one node or leaf. Lists are copy-on-write: whoever runs a list holds the version it started with, so hooks
+/// may be added and removed at any time, from any thread, by anyone, themselves included.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "grapnel/base/intrusive_ptr.h"
+#include "grapnel/base/small_vector.h"
+#include "grapnel/base/spin_lock.h"
+#include "grapnel/tensor/function_hook.h"
+
+namespace grapnel {
+
+struct AutogradMeta;
+void intrusive_retain(const AutogradMeta* meta) noexcept;
+void intrusive_release(const AutogradMeta* meta) noexcept;
+
+struct HookLabel {
+  std::string name;
+  std::source_location site;
+  /// "tensor hook 'clip' registered at train.cpp:12"
+  std::string describe(HookKind kind) const;
+};
+
+struct HookEntry {
+  uint64_t id = 0;
+  std::shared_ptr<HookBase> hook;
+  std::shared_ptr<const HookLabel> label;
+};
+using HookEntries = SmallVector<HookEntry, 1>;
+
+struct RetainEntry {
+  uint32_t slot = 0;
+  IntrusivePtr<AutogradMeta> tensor;  ///< a dead tensor's place is marked as such and skipped
+};
+
+/// One version of all lists of a table.
+struct HookLists {
+  RefCount refs;
+  struct Slot {
+    uint32_t slot = 0;
+    HookEntries hooks;
+  };
+  SmallVector<Slot, 1> tensor;  ///< in the order in which each slot got its first hook
+  SmallVector<RetainEntry, 1> retain;
+  HookEntries pre, post_accumulate, post;
+
+  HookEntries* list(HookKind kind, uint32_t slot);
+  void intrusive_retain() const noexcept { refs.retain(); }
+  void intrusive_release() const noexcept {
+    if (refs.release()) delete this;
+  }
+};
+using HookSnapshot = IntrusivePtr<HookLists>;
+
+class HookTable final : public HookOwner, public std::enable_shared_from_this<HookTable> {
+ public:
+  HookTable();
+  HookHandle add(HookKind kind, uint32_t slot, std::shared_ptr<HookBase> hook, HookOptions options);
+  void remove_hook(uint64_t id) override;
+  bool has_hook(uint64_t id) const override;
+  /// Whether the id was ever given out by this table, as far as can be told.
+  bool may_have_issued(uint64_t id) const;
+
+  void add_retain(uint32_t slot, IntrusivePtr<AutogradMeta> tensor);
+  void remove_retain(const AutogradMeta* tensor);
+
+  HookSnapshot snapshot() const;
+  std::vector<HookInfo> infos() const;
+  bool has_user_hooks() const;
+
+ private:
+  template <class Change>
+  void change(Change&& fn);
+
+  mutable base::SpinLock lock_;
+  HookSnapshot lists_;
+  uint64_t first_id_ = 0, last_id_ = 0;
+};
+
+}  // namespace grapnel

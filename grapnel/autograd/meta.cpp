@@ -1,0 +1,137 @@
+#include "grapnel/autograd/meta.h"
+
+#include "grapnel/autograd/accumulate.h"
+#include "grapnel/autograd/grad_mode.h"
+#include "grapnel/ops/internal.h"
+
+namespace grapnel {
+
+AutogradMeta& autograd_meta(const Tensor& t) {
+  TensorImpl& impl = t.impl();
+  if (!impl.autograd) impl.autograd = new AutogradMeta;
+  return *impl.autograd;
+}
+
+void intrusive_retain(const AutogradMeta* meta) noexcept { meta->refs.retain(); }
+void intrusive_release(const AutogradMeta* meta) noexcept {
+  if (meta->refs.release()) delete meta;
+}
+
+void release_autograd_meta(AutogradMeta* meta) noexcept {
+  // Retain-grad entries may still hold the meta; what it holds itself goes now, which also breaks the cycle through its node.
+  meta->alive.store(false, std::memory_order_release);
+  if (!meta->refs.is_unique()) {
+    Tensor grad = std::move(meta->grad);
+    NodePtr node = std::move(meta->grad_fn);
+    auto view = std::move(meta->view);
+  }
+  intrusive_release(meta);
+}
+
+namespace {
+
+struct Override {
+  const TensorImpl* tensor;
+  Edge edge;
+};
+thread_local std::vector<Override> overrides;
+
+void move_retain_grad(AutogradMeta& meta, const NodePtr& from, const NodePtr& to, uint32_t slot) {
+  if (!meta.retains_grad) return;
+  if (from && from->hooks()) from->hooks()->remove_retain(&meta);
+  if (to) to->make_hooks()->add_retain(slot, IntrusivePtr<AutogradMeta>(&meta));
+}
+
+/// Gives a view whose base has a new history a node that starts from the base as it is now.
+void refresh_view(const Tensor& t, AutogradMeta& meta) {
+  ViewMeta& view = *meta.view;
+  const uint64_t number = node_number(view.base);
+  if (view.base_node == number || number == 0) return;
+  const TensorImpl& impl = t.impl();
+  Tensor fresh;
+  {
+    EnableGradGuard grad;
+    fresh = as_strided_view(view.base, {impl.sizes, impl.strides, impl.offset});
+  }
+  NodePtr before = meta.grad_fn;
+  meta.grad_fn = find_meta(fresh)->grad_fn;
+  meta.output_nr = find_meta(fresh)->output_nr;
+  view.base_node = number;
+  t.impl().requires_grad = true;
+  move_retain_grad(meta, before, meta.grad_fn, meta.output_nr);
+}
+
+}  // namespace
+
+uint64_t node_number(const Tensor& base) {
+  const AutogradMeta* meta = find_meta(base);
+  return meta && meta->grad_fn ? meta->grad_fn->sequence_nr() + 1 : 0;
+}
+
+EdgeOverride::EdgeOverride(const Tensor& t, Edge edge) { overrides.push_back({t.impl_ptr(), std::move(edge)}); }
+EdgeOverride::~EdgeOverride() { overrides.pop_back(); }
+
+const NodePtr& current_grad_fn(const Tensor& t) {
+  static const NodePtr none;
+  AutogradMeta* meta = find_meta(t);
+  if (!meta) return none;
+  if (meta->view) refresh_view(t, *meta);
+  return meta->grad_fn;
+}
+
+IntrusivePtr<AccumulateGrad> grad_accumulator(const Tensor& leaf) {
+  AutogradMeta& meta = autograd_meta(leaf);
+  {
+    std::lock_guard guard(meta.lock);
+    if (meta.accumulator) return IntrusivePtr<AccumulateGrad>(meta.accumulator);
+  }
+  // Made outside the lock: making a node may let go of another one.
+  auto node = IntrusivePtr<AccumulateGrad>::adopt(new AccumulateGrad(leaf));
+  IntrusivePtr<AccumulateGrad> winner;
+  {
+    std::lock_guard guard(meta.lock);
+    if (meta.accumulator) winner = IntrusivePtr<AccumulateGrad>(meta.accumulator);
+    else meta.accumulator = node.get();
+  }
+  return winner ? winner : node;
+}
+
+Edge gradient_edge(const Tensor& t) {
+  if (!overrides.empty()) [[unlikely]]
+    for (size_t i = overrides.size(); i-- > 0;)
+      if (overrides[i].tensor == t.impl_ptr()) return overrides[i].edge;
+  if (const NodePtr& node = current_grad_fn(t)) return {node, find_meta(t)->output_nr};
+  if (!t.impl().requires_grad) return {};
+  AutogradMeta& meta = autograd_meta(t);
+  if (meta.borrowed_accumulator) return {meta.borrowed_accumulator, 0};
+  return {grad_accumulator(t), 0};
+}
+
+void set_history(const Tensor& t, NodePtr node, uint32_t slot) {
+  AutogradMeta& meta = autograd_meta(t);
+  NodePtr before = std::exchange(meta.grad_fn, std::move(node));
+  meta.output_nr = slot;
+  if (meta.view) meta.view->base_node = node_number(meta.view->base);
+  t.impl().requires_grad = true;
+  move_retain_grad(meta, before, meta.grad_fn, slot);
+  // Whatever stood in for the old value's edge does not stand in for the new one's.
+  for (Override& o : overrides)
+    if (o.tensor == t.impl_ptr()) o.tensor = nullptr;
+}
+
+const std::shared_ptr<HookTable>& tensor_hook_table(const Tensor& t, uint32_t& slot) {
+  if (const NodePtr& node = current_grad_fn(t)) {
+    AutogradMeta& meta = *find_meta(t);
+    slot = meta.output_nr;
+    const auto& table = node->make_hooks();
+    if (meta.view) autograd_meta(meta.view->base).hooked_views.push_back(table);
+    return table;
+  }
+  slot = 0;
+  AutogradMeta& meta = autograd_meta(t);
+  std::lock_guard guard(meta.lock);
+  if (!meta.hooks) meta.hooks = std::make_shared<HookTable>();
+  return meta.hooks;
+}
+
+}  // namespace grapnel

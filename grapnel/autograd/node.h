@@ -1,0 +1,180 @@
+/// Node and Edge: one recorded application of an op's gradient, and where its results flow.
+///
+/// A node has one slot per output of the forward op and one edge per input. Nodes are immutable once made (hooks aside), so
+/// holding the roots of a pass keeps everything the pass can reach alive.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "grapnel/base/intrusive_ptr.h"
+#include "grapnel/base/pool.h"
+#include "grapnel/base/small_vector.h"
+#include "grapnel/base/spin_lock.h"
+#include "grapnel/ops/op.h"
+#include "grapnel/tensor/function_hook.h"
+#include "grapnel/tensor/hook_callable.h"
+
+namespace grapnel {
+
+class HookTable;
+class Node;
+using NodePtr = IntrusivePtr<Node>;
+
+/// Slot `slot` of `node`; a null node means that no gradient flows.
+struct Edge {
+  NodePtr node;
+  uint32_t slot = 0;
+  explicit operator bool() const { return static_cast<bool>(node); }
+};
+using EdgeList = SmallVector<Edge, 2>;
+
+/// What a gradient that arrives at a slot must look like.
+struct SlotMeta {
+  Shape sizes;
+  DType dtype = DType::Float32;
+};
+
+class Node {
+ public:
+  static void* operator new(size_t bytes) { return base::pool_allocate(bytes); }
+  static void operator delete(void* memory, size_t bytes) noexcept { base::pool_deallocate(memory, bytes); }
+  virtual ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  /// The op's name, `accumulate_grad` for leaves, the type's name for user functions.
+  virtual std::string name() const = 0;
+  /// Gradients of the outputs in, gradients of the inputs out, one per edge. Undefined stands for zero.
+  virtual Grads apply(Grads grads) = 0;
+  /// Drops what was saved for the gradient; running the node again is then an error.
+  virtual void release_saved() {}
+  /// Whether the formula is the user's; its exceptions pass through untouched.
+  virtual bool is_user_code() const { return false; }
+  /// Describes the node for the key of a compiled pass. The default is right for nodes whose work is traced.
+  virtual void compiled_args(CompiledNodeArgs&) {}
+  /// Runs the node on the values of a recording.
+  virtual Grads apply_with_saved(Grads grads, SwapSavedVariables&) { return apply(std::move(grads)); }
+
+  bool is_accumulate() const { return accumulate_; }
+  uint64_t sequence_nr() const { return sequence_nr_; }
+
+  const EdgeList& next_edges() const { return next_edges_; }
+  const Edge& next_edge(size_t i) const { return next_edges_[i]; }
+  size_t num_outputs() const { return next_edges_.size(); }
+  void add_next_edge(Edge edge) { next_edges_.push_back(std::move(edge)); }
+
+  size_t num_inputs() const { return slots_.size(); }
+  const SlotMeta& slot(size_t i) const { return slots_[i]; }
+  uint32_t add_slot(const Tensor& t) {
+    slots_.push_back({t.shape(), t.dtype()});
+    return static_cast<uint32_t>(slots_.size() - 1);
+  }
+
+  /// Calls hook(grad_outputs) before this node runs; a returned list of the same length replaces them.
+  template <class F>
+  HookHandle register_prehook(F&& hook, HookOptions options = {});
+  /// Calls hook(grad_inputs, grad_outputs) after this node ran; a returned list replaces grad_inputs.
+  template <class F>
+  HookHandle register_hook(F&& hook, HookOptions options = {});
+  HookHandle add_pre_hook(std::unique_ptr<FunctionPreHook> hook, HookOptions options = {});
+  HookHandle add_post_hook(std::unique_ptr<FunctionPostHook> hook, HookOptions options = {});
+
+  /// Null while no hook was ever registered: the price of an unused hook slot is this one check.
+  HookTable* hooks() const { return accumulate_ ? leaf_hooks() : hooks_.get(); }
+  const std::shared_ptr<HookTable>& make_hooks();
+
+  /// Address of the call in the user's program that made this node.
+  const void* site() const { return site_; }
+  void set_site(const void* address) { site_ = address; }
+  /// "file.cpp:12 (function)", or a sentence that says why it is unknown.
+  std::string where() const;
+  /// Under anomaly mode: the node whose backward made this one.
+  const NodePtr& parent() const;
+  bool has_forward_trace() const { return anomaly_ != nullptr; }
+
+  void intrusive_retain() const noexcept { refs_.retain(); }
+  void intrusive_release() const noexcept {
+    if (accumulate_ ? release_owner() : refs_.release()) destroy(const_cast<Node*>(this));
+  }
+
+ protected:
+  enum class Kind : uint8_t { ordinary, accumulate };
+  explicit Node(Kind kind = Kind::ordinary);
+  virtual HookTable* leaf_hooks() const { return nullptr; }
+  virtual const std::shared_ptr<HookTable>& make_leaf_hooks();
+  /// True when the last owner let go.
+  virtual bool release_owner() const noexcept { return refs_.release(); }
+  mutable base::SpinLock lock_;
+
+ private:
+  static void destroy(Node* node) noexcept;
+  HookHandle add_hook(HookKind kind, std::shared_ptr<HookBase> hook, HookOptions options);
+
+  mutable RefCount refs_;
+  bool accumulate_;
+  uint64_t sequence_nr_;
+  const void* site_ = nullptr;
+  std::shared_ptr<HookTable> hooks_;
+  struct AnomalyTrace;
+  std::unique_ptr<AnomalyTrace> anomaly_;
+  EdgeList next_edges_;
+  SmallVector<SlotMeta, 1> slots_;
+};
+
+// --- any callable as a node hook --------------------------------------------------------------------------------------
+
+/// A list hook as the engine calls it: no value means "unchanged".
+class NodePreHook : public HookBase {
+ public:
+  virtual ListHookResult call(const variable_list& grad_outputs) = 0;
+};
+class NodePostHook : public HookBase {
+ public:
+  virtual ListHookResult call(const variable_list& grad_inputs, const variable_list& grad_outputs) = 0;
+};
+
+template <class F>
+class CallableNodePreHook final : public NodePreHook {
+ public:
+  static_assert(std::is_invocable_v<F&, const variable_list&>, "a node pre-hook is called as hook(const variable_list& grad_outputs)");
+  explicit CallableNodePreHook(F f) : f_(std::move(f)) {}
+  ListHookResult call(const variable_list& grad_outputs) override {
+    return list_result([&]() -> decltype(auto) { return std::invoke(f_, grad_outputs); });
+  }
+  void compiled_args(CompiledNodeArgs& args) const override {
+    if constexpr (std::is_base_of_v<HookBase, F>) f_.compiled_args(args);
+  }
+
+ private:
+  F f_;
+};
+
+template <class F>
+class CallableNodePostHook final : public NodePostHook {
+ public:
+  static_assert(std::is_invocable_v<F&, const variable_list&, const variable_list&>,
+                "a node post-hook is called as hook(const variable_list& grad_inputs, const variable_list& grad_outputs)");
+  explicit CallableNodePostHook(F f) : f_(std::move(f)) {}
+  ListHookResult call(const variable_list& grad_inputs, const variable_list& grad_outputs) override {
+    return list_result([&]() -> decltype(auto) { return std::invoke(f_, grad_inputs, grad_outputs); });
+  }
+  void compiled_args(CompiledNodeArgs& args) const override {
+    if constexpr (std::is_base_of_v<HookBase, F>) f_.compiled_args(args);
+  }
+
+ private:
+  F f_;
+};
+
+template <class F>
+HookHandle Node::register_prehook(F&& hook, HookOptions options) {
+  return add_hook(HookKind::node_pre, std::make_shared<CallableNodePreHook<std::decay_t<F>>>(std::forward<F>(hook)), std::move(options));
+}
+template <class F>
+HookHandle Node::register_hook(F&& hook, HookOptions options) {
+  return add_hook(HookKind::node_post, std::make_shared<CallableNodePostHook<std::decay_t<F>>>(std::forward<F>(hook)), std::move(options));
+}
+
+}  // namespace grapnel

@@ -1,0 +1,147 @@
+#include "grapnel/autograd/saved_variable.h"
+
+#include "grapnel/autograd/accumulate.h"
+#include "grapnel/autograd/engine.h"
+#include "grapnel/autograd/grad_mode.h"
+#include "grapnel/autograd/meta.h"
+#include "grapnel/base/source_site.h"
+
+namespace grapnel {
+
+/// What a hooked slot keeps instead of the tensor.
+struct SavedVariable::Packed {
+  SavedTensorHookPair hooks;
+  std::any value;
+  NodePtr grad_fn;  ///< null for leaves and for outputs of the owner
+  IntrusivePtr<AccumulateGrad> accumulator;
+  StoragePtr storage;  ///< of a packed tensor, to notice that it was overwritten
+  uint32_t version = 0;
+};
+
+SavedHookStack& SavedHookStack::current() {
+  static thread_local SavedHookStack stack;
+  return stack;
+}
+
+SavedVariable::SavedVariable(const Tensor& t, bool is_output, const Node&) {
+  if (!t.defined()) return;
+  is_output_ = is_output;
+  output_nr_ = static_cast<uint32_t>(t.output_nr());
+  requires_grad_ = t.requires_grad();
+  version_ = t._version();
+  const auto& ambient = SavedHookStack::current().pairs;
+  if (!ambient.empty() && !t.impl().wrapped_number) {
+    pack(t, t, ambient.back());
+  } else {
+    data_ = is_output ? t.detach() : t;
+    state_ = State::plain;
+  }
+}
+
+void SavedVariable::pack(const Tensor& argument, const Tensor& original, SavedTensorHookPair hooks) {
+  auto packed = std::make_shared<Packed>();
+  packed->hooks = std::move(hooks);
+  const uint32_t before = argument._version();
+  {
+    NoGradGuard no_grad;
+    base::UserCodeScope user;
+    packed->value = packed->hooks.pack(argument);
+  }
+  check(argument._version() == before,
+        "a pack hook changed its argument in place. The tensor is still in use by the forward pass; return a new one.");
+  if (!is_output_ && requires_grad_) {
+    packed->grad_fn = original.grad_fn();
+    if (!packed->grad_fn) packed->accumulator = grad_accumulator(original);
+  }
+  packed_ = std::move(packed);
+  data_ = Tensor();
+  state_ = State::packed;
+}
+
+void SavedVariable::set_hooks(SavedTensorHookPair hooks) {
+  check(state_ != State::freed, "saved-tensor hooks: the saved values of this node have already been freed by a backward pass.");
+  check(state_ != State::packed, "saved-tensor hooks: this slot already has a pair of hooks; a slot takes one.");
+  check(state_ == State::plain, "saved-tensor hooks: this slot saved no tensor, so there is nothing to pack.");
+  const Tensor original = data_;
+  pack(original.detach(), original, std::move(hooks));
+}
+
+void SavedVariable::release() {
+  // Deleted after the state is consistent: destructors of packed values are the user's.
+  Tensor data = std::exchange(data_, Tensor());
+  auto packed = std::exchange(packed_, nullptr);
+  state_ = State::freed;
+}
+
+void SavedVariable::fail_version(const Node& owner) const {
+  fail("a tensor needed for the gradient of ", owner.name(), " was changed by an in-place operation: ", data_.dtype(), data_.shape(),
+       is_output_ ? ", the output of that op," : "", " is at version ", data_._version(), " but was saved at version ", version_,
+       ".\nThe op was called at ", owner.where(), ".\nUse an out-of-place operation, or change a clone().");
+}
+
+Tensor SavedVariable::unpack(const Node& owner) const {
+  if (state_ == State::empty) return Tensor();
+  check(state_ != State::freed, "the saved values of ", owner.name(), " have already been freed by an earlier backward pass through this graph (the op was called at ",
+        owner.where(), ").\nPass retain_graph = true to the earlier backward() or grad() if the graph is needed again.");
+  if (state_ == State::plain) {
+    if (data_._version() != version_) fail_version(owner);
+    if (!is_output_) return data_;
+    Tensor t = data_.detach();
+    if (requires_grad_) {
+      AutogradMeta& meta = autograd_meta(t);
+      meta.grad_fn = NodePtr(const_cast<Node*>(&owner));
+      meta.output_nr = output_nr_;
+      t.impl().requires_grad = true;
+    }
+    return t;
+  }
+  Tensor t;
+  {
+    base::UserCodeScope user;
+    try {
+      t = packed_->hooks.unpack(packed_->value);
+    } catch (...) {
+      engine::mark_user_exception();
+      throw;
+    }
+  }
+  check(t.defined(), "an unpack hook returned an undefined tensor for a value saved by ", owner.name(), ".");
+  t = t.detach();
+  if (requires_grad_) {
+    AutogradMeta& meta = autograd_meta(t);
+    t.impl().requires_grad = true;
+    if (is_output_) meta.grad_fn = NodePtr(const_cast<Node*>(&owner));
+    else meta.grad_fn = packed_->grad_fn;
+    meta.output_nr = output_nr_;
+    if (!meta.grad_fn) meta.borrowed_accumulator = packed_->accumulator;
+  }
+  return t;
+}
+
+namespace autograd {
+
+void SavedTensorHooks::push(SavedTensorHookPair pair) {
+  SavedHookStack& stack = SavedHookStack::current();
+  check(!stack.disabled, stack.message);
+  stack.pairs.push_back(std::move(pair));
+}
+SavedTensorHooks::~SavedTensorHooks() {
+  SavedHookStack& stack = SavedHookStack::current();
+  if (!stack.pairs.empty()) stack.pairs.pop_back();
+}
+
+DisableSavedTensorHooks::DisableSavedTensorHooks(std::string message) {
+  SavedHookStack& stack = SavedHookStack::current();
+  check(stack.pairs.empty(), message);
+  was_disabled_ = stack.disabled;
+  previous_ = std::exchange(stack.message, std::move(message));
+  stack.disabled = true;
+}
+DisableSavedTensorHooks::~DisableSavedTensorHooks() {
+  SavedHookStack& stack = SavedHookStack::current();
+  stack.disabled = was_disabled_;
+  stack.message = std::move(previous_);
+}
+
+}  // namespace autograd
+}  // namespace grapnel

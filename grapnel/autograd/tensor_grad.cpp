@@ -1,0 +1,166 @@
+/// Tensor's methods that concern gradients.
+#include "grapnel/autograd/accumulate.h"
+#include "grapnel/autograd/engine.h"
+#include "grapnel/autograd/grad_mode.h"
+#include "grapnel/autograd/meta.h"
+#include "grapnel/ops/define.h"
+#include "grapnel/ops/functions.h"
+#include "grapnel/ops/tape.h"
+
+namespace grapnel {
+
+bool Tensor::requires_grad() const { return tape::tracks(*this); }
+
+Tensor& Tensor::set_requires_grad(bool on) const {
+  TensorImpl& t = impl();
+  check(!on || is_floating(t.dtype), "requires_grad: only floating-point tensors can require gradients, this one is ", t.dtype, ".");
+  check(is_leaf() || on == requires_grad(), "requires_grad: only leaves can be switched; this tensor is the result of ",
+        grad_fn() ? grad_fn()->name() : "", ".\nUse detach() for a copy without history.");
+  check(!on || !t.inference || InferenceMode::is_enabled(), "requires_grad: a tensor made under InferenceGuard cannot require grad outside of it.\nclone() it first.");
+  t.requires_grad = on;
+  if (on) autograd_meta(*this);
+  return const_cast<Tensor&>(*this);
+}
+
+bool Tensor::is_leaf() const { return !current_grad_fn(*this); }
+NodePtr Tensor::grad_fn() const { return current_grad_fn(*this); }
+int Tensor::output_nr() const {
+  const AutogradMeta* meta = find_meta(*this);
+  return meta ? static_cast<int>(meta->output_nr) : 0;
+}
+
+const Tensor& Tensor::grad() const {
+  static const Tensor none;
+  const AutogradMeta* meta = impl().autograd;
+  return meta ? meta->grad : none;
+}
+Tensor& Tensor::mutable_grad() const { return autograd_meta(*this).grad; }
+void Tensor::set_grad(Tensor grad) const {
+  if (grad.defined()) {
+    check(grad.shape() == shape(), "set_grad: the gradient has shape ", grad.shape(), " but the tensor has shape ", shape(), ".");
+    check(grad.dtype() == dtype(), "set_grad: the gradient is ", grad.dtype(), " but the tensor is ", dtype(), ".");
+    check(!grad.is_same(*this), "set_grad: a tensor cannot be its own gradient.");
+  }
+  AutogradMeta& meta = autograd_meta(*this);
+  std::lock_guard guard(meta.grad_mutex);
+  std::swap(meta.grad, grad);
+}
+void Tensor::reset_grad() const {
+  if (AutogradMeta* meta = find_meta(*this)) {
+    Tensor dying;
+    std::lock_guard guard(meta->grad_mutex);
+    std::swap(meta->grad, dying);
+  }
+}
+void Tensor::zero_grad(bool set_to_none) const {
+  if (set_to_none) return reset_grad();
+  NoGradGuard no_grad;
+  if (grad().defined()) grad().detach().zero_();
+}
+
+void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph, std::optional<TensorList> inputs) const {
+  engine::run({.roots = {this, 1},
+               .grad_roots = {&gradient, 1},
+               .keep_graph = retain_graph.value_or(create_graph),
+               .create_graph = create_graph,
+               .accumulate = true,
+               .inputs = inputs});
+}
+void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph, const std::vector<Tensor>& inputs) const {
+  backward(gradient, retain_graph, create_graph, TensorList(inputs));
+}
+
+void Tensor::retain_grad() const {
+  check(requires_grad(), "retain_grad: the tensor does not require grad, so there will be nothing to retain.");
+  const NodePtr& node = current_grad_fn(*this);
+  if (!node) return;  // a leaf keeps its gradient anyway
+  AutogradMeta& meta = *find_meta(*this);
+  if (meta.retains_grad) return;
+  node->make_hooks()->add_retain(meta.output_nr, IntrusivePtr<AutogradMeta>(&meta));
+  meta.retains_grad = true;
+}
+bool Tensor::retains_grad() const {
+  const AutogradMeta* meta = find_meta(*this);
+  return meta && meta->retains_grad;
+}
+
+Tensor Tensor::detach() const {
+  const TensorImpl& t = impl();
+  Tensor out(TensorImpl::create(t.storage, t.dtype, t.sizes, t.strides, t.offset));
+  out.impl().inference = t.inference;
+  return out;
+}
+Tensor& Tensor::detach_() const {
+  check(!is_view(), "detach_: views cannot be detached in place; the base would still track them.\nUse detach().");
+  if (AutogradMeta* meta = find_meta(*this)) {
+    NodePtr node = std::exchange(meta->grad_fn, NodePtr());
+    if (node && node->hooks()) node->hooks()->remove_retain(meta);
+    meta->retains_grad = false;
+    meta->output_nr = 0;
+  }
+  impl().requires_grad = false;
+  return const_cast<Tensor&>(*this);
+}
+
+void Tensor::set_data(const Tensor& other) const {
+  TensorImpl& t = impl();
+  const TensorImpl& o = other.impl();
+  check(is_leaf(), "set_data: only leaves can change their data; this tensor is the result of a recorded op.");
+  check(!t.requires_grad || is_floating(o.dtype), "set_data: a tensor that requires grad needs floating-point data, got ", o.dtype, ".");
+  t.storage = o.storage;
+  t.dtype = o.dtype;
+  t.sizes = o.sizes;
+  t.strides = o.strides;
+  t.offset = o.offset;
+  t.numel = o.numel;
+  // The old accumulate node expects gradients of the old kind; the hooks live on the leaf and stay.
+  if (AutogradMeta* meta = t.autograd) {
+    std::lock_guard guard(meta->lock);
+    meta->accumulator = nullptr;
+  }
+}
+
+bool Tensor::is_view() const { return impl().differentiable_view; }
+Tensor Tensor::_base() const {
+  const AutogradMeta* meta = find_meta(*this);
+  return meta && meta->view ? meta->view->base : *this;
+}
+
+const std::string& Tensor::name() const {
+  static const std::string none;
+  const AutogradMeta* meta = find_meta(*this);
+  return meta && meta->name ? *meta->name : none;
+}
+void Tensor::set_name(std::string name) const { autograd_meta(*this).name = std::make_unique<std::string>(std::move(name)); }
+
+std::string HookContext::tensor_name() const {
+  const auto* leaf = dynamic_cast<const AccumulateGrad*>(node);
+  return leaf ? leaf->leaf().name() : std::string();
+}
+
+HookHandle Tensor::add_tensor_hook(std::shared_ptr<TensorHook> hook, HookOptions options) const {
+  check(hook != nullptr, "register_hook: the hook is null.");
+  check(requires_grad(), "register_hook: the tensor does not require grad, so its hooks would never be called.\nCall requires_grad_() on a leaf first.");
+  uint32_t slot = 0;
+  const auto& table = tensor_hook_table(*this, slot);
+  return table->add(HookKind::tensor, slot, std::move(hook), std::move(options));
+}
+
+HookHandle Tensor::add_post_accumulate_hook(std::shared_ptr<PostAccumulateGradHook> hook, HookOptions options) const {
+  check(hook != nullptr, "register_post_accumulate_grad_hook: the hook is null.");
+  check(requires_grad(), "register_post_accumulate_grad_hook: the tensor does not require grad.\nCall requires_grad_() first.");
+  check(is_leaf(), "register_post_accumulate_grad_hook: only leaves accumulate a gradient; this tensor is the result of ", grad_fn() ? grad_fn()->name() : "",
+        ".\nUse register_hook for intermediate tensors.");
+  uint32_t slot = 0;
+  return tensor_hook_table(*this, slot)->add(HookKind::post_accumulate, 0, std::move(hook), std::move(options));
+}
+
+void Tensor::remove_hook(const HookHandle& handle) const {
+  if (handle.has_owner()) return const_cast<HookHandle&>(handle).remove();
+  AutogradMeta* meta = find_meta(*this);
+  HookTable* table = !meta ? nullptr : current_grad_fn(*this) ? meta->grad_fn->hooks() : meta->hooks.get();
+  check(table && table->may_have_issued(handle.id()), "remove_hook: ", handle.id(), " does not name a hook of this tensor.");
+  table->remove_hook(handle.id());
+}
+
+}  // namespace grapnel

@@ -1,0 +1,149 @@
+#include "grapnel/autograd/visit.h"
+
+#include "grapnel/autograd/anomaly.h"
+#include "grapnel/autograd/meta.h"
+#include "grapnel/base/source_site.h"
+#include "grapnel/ops/functions.h"
+
+namespace grapnel::visit {
+
+namespace {
+
+/// Fails unless a hook's replacement looks like the gradient it replaces.
+void check_replacement(const Tensor& before, const Tensor& after, const HookLabel& label, HookKind kind) {
+  check(before.defined(), "the ", label.describe(kind), " returned a gradient where there was none.\nReturn nothing for an undefined gradient.");
+  check(after.dtype() == before.dtype(), "the ", label.describe(kind), " changed the type of the gradient from ", before.dtype(), " to ",
+        after.dtype(), ".\nConvert the result back: result.to(grad.dtype()).");
+  check(after.shape() == before.shape(), "the ", label.describe(kind), " changed the size of the gradient from ", before.shape(), " to ",
+        after.shape(), ".");
+  check(after.device() == before.device(), "the ", label.describe(kind), " moved the gradient from ", before.device(), " to ", after.device(), ".");
+}
+
+/// Hooks must not write to their arguments: the buffer may be shared with other gradients.
+class WriteGuard {
+ public:
+  explicit WriteGuard(const Tensor& t) : storage_(t.defined() ? t.impl().storage.get() : nullptr), version_(storage_ ? storage_->version() : 0) {}
+  void check_unchanged(const HookLabel& label, HookKind kind) const {
+    check(!storage_ || storage_->version() == version_, "the ", label.describe(kind),
+          " changed its argument in place. Gradient buffers may be shared; return a new tensor instead.");
+  }
+
+ private:
+  const Storage* storage_;
+  uint32_t version_;
+};
+
+void run_slot(Node& node, const HookEntries& hooks, uint32_t slot, Tensor& grad, const VisitContext& context) {
+  for (const HookEntry& entry : hooks) {
+    const WriteGuard guard(grad);
+    const HookContext told{&node, static_cast<int>(slot), context.pass, context.depth, context.create_graph, entry.label->name};
+    Tensor result;
+    {
+      base::UserCodeScope user;
+      result = static_cast<TensorHook*>(entry.hook.get())->call(grad, told);
+    }
+    guard.check_unchanged(*entry.label, HookKind::tensor);
+    if (!result.defined() || result.is_same(grad)) continue;
+    check_replacement(grad, result, *entry.label, HookKind::tensor);
+    grad = std::move(result);
+    if (AnomalyMode::should_check_nan()) [[unlikely]] anomaly::check_hook_result(grad, node, *entry.label, HookKind::tensor);
+  }
+}
+
+/// Takes over a list hook's result after checking it entry by entry.
+void take_list(Grads& current, variable_list& result, const HookLabel& label, HookKind kind, const Node& node) {
+  check(result.size() == current.size(), "the ", label.describe(kind), " returned ", result.size(), " gradients, expected ", current.size(), ".");
+  for (size_t i = 0; i < result.size(); ++i) {
+    if (result[i].defined() && !result[i].is_same(current[i])) {
+      check_replacement(current[i], result[i], label, kind);
+      if (AnomalyMode::should_check_nan()) [[unlikely]] anomaly::check_hook_result(result[i], node, label, kind);
+    }
+    current[i] = std::move(result[i]);
+  }
+}
+
+variable_list to_list(const Grads& grads) { return variable_list(grads.begin(), grads.end()); }
+
+}  // namespace
+
+void run_tensor_hooks(Node& node, HookTable& table, Grads& grads, const VisitContext& context) {
+  HookSnapshot lists = table.snapshot();
+  for (size_t i = 0; i < lists->tensor.size(); ++i) {
+    // Each slot's list is taken as it is when that list starts.
+    if (i > 0) lists = table.snapshot();
+    const uint32_t slot = lists->tensor[i].slot;
+    run_slot(node, lists->tensor[i].hooks, slot, grads[slot], context);
+  }
+  if (!lists->retain.empty()) {
+    for (const RetainEntry& entry : table.snapshot()->retain) write_retained(*entry.tensor, grads[entry.slot]);
+  }
+}
+
+void write_retained(AutogradMeta& tensor, const Tensor& grad) {
+  if (!grad.defined() || !tensor.alive.load(std::memory_order_acquire)) return;
+  tensor.grad = tensor.grad.defined() ? tensor.grad + grad : grad.clone();
+}
+
+void run_pre_hooks(Node& node, HookTable& table, Grads& grads) {
+  const HookSnapshot lists = table.snapshot();
+  if (lists->pre.empty()) return;
+  for (const HookEntry& entry : lists->pre) {
+    const variable_list argument = to_list(grads);
+    SmallVector<WriteGuard, 3> guards;
+    for (const Tensor& g : grads) guards.emplace_back(g);
+    ListHookResult result;
+    {
+      base::UserCodeScope user;
+      result = static_cast<NodePreHook*>(entry.hook.get())->call(argument);
+    }
+    for (const WriteGuard& guard : guards) guard.check_unchanged(*entry.label, HookKind::node_pre);
+    if (result) take_list(grads, *result, *entry.label, HookKind::node_pre, node);
+  }
+}
+
+void run_post_hooks(Node& node, HookTable& table, Grads& grad_inputs, const Grads& grad_outputs) {
+  const HookSnapshot lists = table.snapshot();
+  if (lists->post.empty()) return;
+  const variable_list consumed = to_list(grad_outputs);
+  for (const HookEntry& entry : lists->post) {
+    ListHookResult result;
+    {
+      base::UserCodeScope user;
+      result = static_cast<NodePostHook*>(entry.hook.get())->call(to_list(grad_inputs), consumed);
+    }
+    if (result) take_list(grad_inputs, *result, *entry.label, HookKind::node_post, node);
+  }
+}
+
+void validate_outputs(const Node& node, Grads& outputs) {
+  check(outputs.size() <= node.num_outputs() || node.is_user_code(), "internal: ", node.name(), " produced too many gradients");
+  if (outputs.size() > node.num_outputs()) {
+    for (size_t i = node.num_outputs(); i < outputs.size(); ++i)
+      check(!outputs[i].defined(), "the backward of ", node.name(), " returned ", outputs.size(), " gradients, expected ", node.num_outputs(), ".");
+  }
+  outputs.resize(node.num_outputs());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    Tensor& g = outputs[i];
+    const Edge& edge = node.next_edge(i);
+    if (!g.defined()) continue;
+    if (!edge) {
+      g = Tensor();
+      continue;
+    }
+    const SlotMeta& want = edge.node->slot(edge.slot);
+    if (!(g.shape() == want.sizes)) {
+      bool reducible = g.dim() >= want.sizes.size();
+      const int extra = static_cast<int>(g.dim()) - want.sizes.size();
+      for (int d = 0; reducible && d < want.sizes.size(); ++d) reducible = want.sizes[d] == 1 || want.sizes[d] == g.shape()[d + extra];
+      check(reducible, "the backward of ", node.name(), " returned a gradient of shape ", g.shape(), " for input ", i, ", expected ", want.sizes,
+            " or a shape that sums to it.");
+      g = g.sum_to_size(want.sizes);
+    }
+    if (g.dtype() != want.dtype) {
+      check(is_floating(g.dtype()), "the backward of ", node.name(), " returned a gradient of type ", g.dtype(), " for input ", i, ".");
+      g = g.to(want.dtype);
+    }
+  }
+}
+
+}  // namespace grapnel::visit

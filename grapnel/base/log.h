@@ -1,0 +1,16 @@
+/// Warnings: things a user should know that are no reason to stop.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace grapnel {
+
+/// Who receives warnings. The default writes one line to standard error; an empty function silences them.
+void set_warning_handler(std::function<void(const std::string&)> handler);
+
+namespace base {
+void warn(const std::string& message);
+}
+
+}  // namespace grapnel
