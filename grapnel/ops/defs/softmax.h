@@ -1,0 +1,40 @@
+/// Softmax and its logarithm: fast rows that give the bits of the ops they stand for (kernels/row.h says which).
+#pragma once
+
+#include "grapnel/ops/define.h"
+#include "grapnel/ops/functions.h"
+
+namespace grapnel {
+
+struct SoftmaxAttrs {
+  int64_t dim = 0;
+  static void visit(auto& self, auto&& v) { v("dim", self.dim); }
+};
+
+/// Narrow types are computed in f32 and rounded once.
+struct Softmax : Call<1> {
+  static constexpr std::string_view name = "softmax";
+  using Attrs = SoftmaxAttrs;
+  static void infer(Inputs in, const Attrs&, Specs& out) { out.push_back({in[0]->shape(), in[0]->dtype()}); }
+  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
+  static constexpr SaveMask saves[] = {output()};
+  static Grads grad(const Saved& s, const Tensor& g) {
+    const Tensor y = s.output(), gy = g * y;
+    return {gy - y * gy.sum(s.attrs<Attrs>().dim, true)};
+  }
+  static Samples samples();
+};
+
+struct LogSoftmax : Call<1> {
+  static constexpr std::string_view name = "log_softmax";
+  using Attrs = SoftmaxAttrs;
+  static void infer(Inputs in, const Attrs&, Specs& out) { out.push_back({in[0]->shape(), in[0]->dtype()}); }
+  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
+  static constexpr SaveMask saves[] = {output()};
+  static Grads grad(const Saved& s, const Tensor& g) { return {g - exp(s.output()) * g.sum(s.attrs<Attrs>().dim, true)}; }
+  static Samples samples();
+};
+
+using SoftmaxOps = OpList<Softmax, LogSoftmax>;
+
+}  // namespace grapnel
