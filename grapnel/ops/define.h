@@ -213,6 +213,11 @@ Tensor& apply_inplace(const Tensor& self, const T&... others) {
   const typename D::Attrs none{};
   return apply_inplace(op_of<D>, list, &none);
 }
+template <class D, std::same_as<Tensor>... T>
+Tensor& apply_inplace(const typename D::Attrs& attrs, const Tensor& self, const T&... others) {
+  const Tensor* list[] = {&self, &others...};
+  return apply_inplace(op_of<D>, list, &attrs);
+}
 
 // --- samples --------------------------------------------------------------------------------------------------------
 

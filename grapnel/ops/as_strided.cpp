@@ -1,0 +1,144 @@
+/// Views given by memory layout: a buffer stands for the storage, and tensors are read from it or written to it by aliases.
+#include "grapnel/ops/defs/view.h"
+#include "grapnel/ops/op_site.h"
+#include "grapnel/ops/op_table.h"
+
+namespace grapnel {
+
+namespace {
+
+/// One past the last element of the storage that `g` touches.
+int64_t end_of(const Geometry& g) {
+  int64_t last = g.offset;
+  for (int i = 0; i < g.sizes.size(); ++i) {
+    if (g.sizes[i] == 0) return g.offset;
+    last += (g.sizes[i] - 1) * g.strides[i];
+  }
+  return last + 1;
+}
+
+/// Whether two elements of `g` may lie in one place. Sorted by stride, each dimension must step over all smaller ones.
+bool overlaps(const Geometry& g) {
+  std::vector<std::pair<int64_t, int64_t>> dims;
+  for (int i = 0; i < g.sizes.size(); ++i) {
+    if (g.sizes[i] == 0) return false;
+    if (g.sizes[i] > 1) dims.emplace_back(g.strides[i], g.sizes[i]);
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t covered = 0;
+  for (const auto& [stride, size] : dims) {
+    if (stride <= covered) return true;
+    covered += stride * (size - 1);
+  }
+  return false;
+}
+
+/// The part of a storage that holds `base` and `view`, and both as aliases of it.
+struct Window {
+  Tensor memory, base, view;
+  Window(const StridedAttrs& a, DType dtype) {
+    const int64_t begin = std::min(a.base.offset, a.view.offset);
+    const int64_t end = std::max({end_of(a.base), end_of(a.view), begin});
+    memory = zeros_of({end - begin}, dtype);
+    base = alias(a.base, begin);
+    view = alias(a.view, begin);
+  }
+  Tensor alias(Geometry g, int64_t begin) const {
+    g.offset -= begin;
+    return make_alias(memory, g);
+  }
+};
+
+/// Divides each place of the window by the number of base elements that lie there.
+void share_among_base(const Window& w, const StridedAttrs& a) {
+  const Window counts(a, w.memory.dtype());
+  raw_add(counts.base, number_of(1, w.memory.dtype()));
+  visit_dtype(w.memory.dtype(), [&]<class T>() {
+    T* values = reinterpret_cast<T*>(w.memory.impl().data());
+    const T* count = reinterpret_cast<const T*>(counts.memory.impl().data());
+    for (int64_t i = 0; i < w.memory.numel(); ++i)
+      if (count[i] != T(0)) values[i] = static_cast<T>(values[i] / count[i]);
+  });
+}
+
+Tensor sample_storage() { return sample_tensor({12}); }
+/// A window of three rows that share elements, and a transposed base.
+StridedAttrs overlapping_sample() { return {{{12}, {1}, 0}, {{3, 4}, {2, 1}, 1}}; }
+StridedAttrs transposed_sample() { return {{{3, 4}, {1, 3}, 0}, {{2, 3}, {3, 1}, 3}}; }
+
+}  // namespace
+
+Geometry AsStrided::geometry(const Tensor& x, const Attrs& a) {
+  const auto capacity = static_cast<int64_t>(x.impl().storage->bytes() / x.element_size());
+  check(end_of(a.view) <= capacity, "as_strided: size ", a.view.sizes, ", stride ", a.view.strides, " and offset ", a.view.offset,
+        " reach element ", end_of(a.view) - 1, ", but the storage has ", capacity, " elements.");
+  return a.view;
+}
+
+void AsStridedBackward::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
+  const Window w(a, out[0].dtype());
+  if (overlaps(a.view)) raw_add(w.view, *in[0]);
+  else copy_elements(w.view, *in[0]);
+  if (overlaps(a.base)) share_among_base(w, a);
+  copy_elements(out[0], w.base);
+}
+Grads AsStridedBackward::grad(const Saved& s, const Tensor& g) {
+  const Attrs& a = s.attrs<Attrs>();
+  return {as_strided_copy(g, a.base, a.view)};
+}
+
+void AsStridedCopy::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
+  const Window w(a, out[0].dtype());
+  if (overlaps(a.base)) {
+    raw_add(w.base, *in[0]);
+    share_among_base(w, a);
+  } else {
+    copy_elements(w.base, *in[0]);
+  }
+  copy_elements(out[0], w.view);
+}
+
+void AsStridedScatter::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
+  const Window w(a, out[0].dtype());
+  copy_elements(w.base, *in[0]);
+  copy_elements(w.view, *in[1]);
+  copy_elements(out[0], w.base);
+}
+Grads AsStridedScatter::grad(const Saved& s, const Tensor& g) {
+  const Attrs& a = s.attrs<Attrs>();
+  return {s.needs(0) ? as_strided_scatter(g, zeros_of(a.view.sizes, g.dtype()), a.base, a.view) : Tensor(),
+          s.needs(1) ? as_strided_copy(g, a.base, a.view) : Tensor()};
+}
+
+Samples AsStrided::samples() { return {sample({sample_storage()}, overlapping_sample())}; }
+Samples AsStridedCopy::samples() {
+  return {sample({sample_storage()}, overlapping_sample()), sample({sample_tensor({3, 4})}, transposed_sample())};
+}
+Samples AsStridedBackward::samples() {
+  return {sample({sample_tensor({3, 4})}, overlapping_sample()), sample({sample_tensor({2, 3})}, transposed_sample())};
+}
+Samples AsStridedScatter::samples() {
+  return {sample({sample_tensor({3, 4}), sample_tensor({2, 3}, 1, 2)}, transposed_sample())};
+}
+
+Tensor as_strided_view(const Tensor& base, const Geometry& view) { return apply<AsStrided>({geometry_of(base), view}, base); }
+Tensor as_strided_backward(const Tensor& grad, const Geometry& base, const Geometry& view) {
+  return apply<AsStridedBackward>({base, view}, grad);
+}
+Tensor as_strided_copy(const Tensor& x, const Geometry& base, const Geometry& view) { return apply<AsStridedCopy>({base, view}, x); }
+Tensor as_strided_scatter(const Tensor& base, const Tensor& source, const Geometry& base_geometry, const Geometry& view) {
+  return apply<AsStridedScatter>({base_geometry, view}, base, source);
+}
+
+Tensor Tensor::as_strided(IntArrayRef size, IntArrayRef stride, std::optional<int64_t> storage_offset) const {
+  GRAPNEL_CALL_SITE;
+  check(size.size() == stride.size(), "as_strided: ", size.size(), " sizes ", size, " but ", stride.size(), " strides ", stride,
+        ".\nGive one stride per size.");
+  checked_numel(size, "as_strided");
+  for (int64_t s : stride) check(s >= 0, "as_strided: strides must not be negative, got ", stride, ".\nUse flip to turn a dimension around.");
+  const int64_t offset = storage_offset.value_or(this->storage_offset());
+  check(offset >= 0, "as_strided: the offset must not be negative, got ", offset, ".");
+  return as_strided_view(*this, {Shape(size), Shape(stride), offset});
+}
+
+}  // namespace grapnel

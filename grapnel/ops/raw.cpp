@@ -1,0 +1,82 @@
+/// Memory-level helpers of ops: fresh constants, copies without history, overlapping sums.
+#include <cstring>
+
+#include "grapnel/ops/internal.h"
+
+namespace grapnel {
+
+Tensor zeros_of(const Shape& sizes, DType dtype) {
+  Tensor t(TensorImpl::empty(sizes, dtype));
+  raw_zero(t);
+  return t;
+}
+
+Tensor ones_of(const Shape& sizes, DType dtype) {
+  Tensor t(TensorImpl::empty(sizes, dtype));
+  copy_elements(t, number_of(1, dtype));
+  return t;
+}
+
+Tensor number_of(const Scalar& value, DType dtype) { return dense(wrap_number(value), dtype); }
+
+void raw_zero(const Tensor& fresh) { std::memset(fresh.impl().data(), 0, static_cast<size_t>(fresh.nbytes())); }
+
+Tensor raw_apart(const Tensor& source, const Tensor& target) {
+  if (!source.is_alias_of(target)) return source;
+  Tensor copy(TensorImpl::empty(source.shape(), source.dtype()));
+  copy_elements(copy, source);
+  return copy;
+}
+
+void raw_begin_with(const Tensor& out, const Tensor& self) {
+  if (!out.is_same(self)) copy_elements(out, self);
+}
+
+void raw_add(const Tensor& target, const Tensor& source) {
+  raw_widened(target, [&](const Tensor& wide) {
+    const Tensor addend = converted(source, wide.dtype());
+    LoopNest<2> nest(wide);
+    nest.add(addend);
+    nest.merge();
+    visit_compute(wide.dtype(), [&]<class T>() {
+      T* y = reinterpret_cast<T*>(nest.operands[0].data);
+      const T* x = reinterpret_cast<const T*>(nest.operands[1].data);
+      nest.for_rows(0, nest.numel, [&](int64_t i, int64_t n) {
+        T* to = y + nest.offset(0, i);
+        const T* from = x + nest.offset(1, i);
+        for (int64_t j = 0; j < n; ++j) to[j * nest.row_stride(0)] += from[j * nest.row_stride(1)];
+      });
+    });
+  });
+}
+
+void check_index_type(const Tensor& index, std::string_view op) {
+  const DType t = index.dtype();
+  if (t == kInt64 || t == kInt32) return;
+  check(t != kBool, op, ": the index is a mask (bool); it must hold positions (i64 or i32).\nUse masked_select, or x.index({mask}).");
+  fail(op, ": the index must hold i64 or i32, got ", t, ".\nConvert it: index.to(kInt64).");
+}
+
+void check_index_bounds(const Tensor& index, int64_t size, int64_t dim, std::string_view op) {
+  const auto* values = reinterpret_cast<const int64_t*>(index.impl().data());
+  const int64_t n = index.numel();
+  // One comparison per element: negative numbers are large as unsigned ones.
+  const auto limit = static_cast<uint64_t>(size);
+  bool good = true;
+  for (int64_t i = 0; i < n; ++i) good &= static_cast<uint64_t>(values[i]) < limit;
+  if (good) return;
+  int64_t bad = 0;
+  while (static_cast<uint64_t>(values[bad]) < limit) ++bad;
+  Shape position = index.shape();
+  int64_t rest = bad;
+  for (int i = position.size() - 1; i >= 0; --i) {
+    const int64_t extent = position[i];
+    position[i] = rest % extent;
+    rest /= extent;
+  }
+  if (size == 0) fail(op, ": index ", values[bad], " at position ", position, " of the index, but dimension ", dim, " has size 0.");
+  fail(op, ": index ", values[bad], " at position ", position, " of the index is out of range for dimension ", dim, " with size ", size,
+       ".\nIndices run from 0 to ", size - 1, " here.");
+}
+
+}  // namespace grapnel
