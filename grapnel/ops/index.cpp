@@ -200,6 +200,8 @@ IndexPutAttrs index_add_attrs(const Tensor& x, int64_t dim, const Tensor& index,
   expected[at] = index.numel();
   check(source.shape() == expected, "index_add: the source must have shape ", expected, " (", index.numel(), " indices in dimension ", at,
         " of a tensor of shape ", x.shape(), "), got ", source.shape(), ".");
+  check(source.dtype() == x.dtype(), "index_add: the source is ", source.dtype(), " but the tensor is ", x.dtype(),
+        ".\nConvert it: source.to(", x.dtype(), ").");
   return {Shape{at}, true};
 }
 }  // namespace
