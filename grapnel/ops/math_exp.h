@@ -74,8 +74,8 @@ template <class S>
 GRAPNEL_INLINE ReducedExp<S> reduce_exp(S x) {
   const Whole<S> w = nearest_whole(x, 0x1.71547652b82fep+0);
   const S r_hi = fma(w.k, S(is_f32<S> ? -0x1.62e43p-1 : -0x1.62e42fefa39efp-1), x);
-  const S r_lo = w.k * S(is_f32<S> ? 0x1.05c61p-29 : -0x1.abc9e3b39803fp-56);
-  return {w, r_hi, r_lo, r_hi + r_lo};
+  const S minus_ln2_lo = is_f32<S> ? 0x1.05c61p-29 : -0x1.abc9e3b39803fp-56;
+  return {w, r_hi, w.k * minus_ln2_lo, fma(w.k, minus_ln2_lo, r_hi)};
 }
 
 /// (exp(r) - 1 - r) / r^2, accurate relative to exp(r).
@@ -151,10 +151,30 @@ GRAPNEL_INLINE S expm1(S x) {
 
 namespace detail {
 
+/// (cosh(r) - 1) / z for z = r^2.
+template <class S>
+GRAPNEL_INLINE S cosh_tail(S z) {
+  if constexpr (is_f32<S>)
+    return poly(z, 0x1.0p-1, 0x1.5554e6p-5, 0x1.6d4f1p-10);
+  else
+    return poly(z, 0x1.000000000000cp-1, 0x1.555555554fd67p-5, 0x1.6c16c1863e16cp-10, 0x1.a01994ffd9a86p-16,
+                0x1.28b1bd972a845p-22);
+}
+
+/// (sinh(r) - r) / (r z) for z = r^2.
+template <class S>
+GRAPNEL_INLINE S sinh_tail(S z) {
+  if constexpr (is_f32<S>)
+    return poly(z, 0x1.555556p-3, 0x1.110fbep-7, 0x1.a2e33cp-13);
+  else
+    return poly(z, 0x1.5555555555559p-3, 0x1.111111110f62ap-7, 0x1.a01a01b0204e7p-13, 0x1.71ddf7af98718p-19,
+                0x1.af5ff4fa898dep-26);
+}
+
 /// sinh and cosh share everything but two signs. With x = k ln 2 + r:
 /// sinh x = up-down * cosh r + up+down * sinh r, where up = 2^(k-1) and down = 2^(-k-1); cosh x the other way round.
 /// No cancellation, no division and no special case near zero. Here up and down are halved once more, because
-/// the largest results lie above 2^k; `finish` doubles.
+/// the largest results lie above 2^k, and the sum is doubled.
 template <class S, bool is_sinh>
 GRAPNEL_INLINE S hyperbolic(S x) {
   const S size = lower(S(is_f32<S> ? 89.5 : 710.5), abs(x));
@@ -165,17 +185,7 @@ GRAPNEL_INLINE S hyperbolic(S x) {
   const S even = is_sinh ? up - down : up + down;
   const S odd = is_sinh ? up + down : up - down;
   const S z = e.r * e.r;
-  S c, s;  // (cosh r - 1) / z and (sinh r - r) / (r z)
-  if constexpr (is_f32<S>) {
-    c = poly(z, 0x1.0p-1, 0x1.5554e6p-5, 0x1.6d4f1p-10);
-    s = poly(z, 0x1.555556p-3, 0x1.110fbep-7, 0x1.a2e33cp-13);
-  } else {
-    c = poly(z, 0x1.000000000000cp-1, 0x1.555555554fd67p-5, 0x1.6c16c1863e16cp-10, 0x1.a01994ffd9a86p-16,
-             0x1.28b1bd972a845p-22);
-    s = poly(z, 0x1.5555555555559p-3, 0x1.111111110f62ap-7, 0x1.a01a01b0204e7p-13, 0x1.71ddf7af98718p-19,
-             0x1.af5ff4fa898dep-26);
-  }
-  const S curve = fma(even, z * c, odd * fma(e.r * z, s, e.r_lo));
+  const S curve = fma(even, z * cosh_tail(z), odd * fma(e.r * z, sinh_tail(z), e.r_lo));
   if constexpr (is_sinh) return 2.0 * (fma(odd, e.r_hi, even) + curve);
   // up + down has up to twice as many digits as fit, so down joins the small terms.
   else return 2.0 * (fma(odd, e.r_hi, up) + (curve + down));

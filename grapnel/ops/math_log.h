@@ -78,21 +78,25 @@ GRAPNEL_INLINE LogParts<S> log_parts(S f) {
   return {half_square, s * (half_square + series)};
 }
 
-/// Natural logarithm of 2^e (1 + f).
 template <class S>
-GRAPNEL_INLINE S log_reduced(ReducedLog<S> a) {
+GRAPNEL_INLINE S ln2_lo() {
+  return is_f32<S> ? -0x1.05c61p-29 : 0x1.abc9e3b39803fp-56;
+}
+
+/// log(1 + f) + e ln2_hi + extra, where `extra` is tiny: the natural logarithm of 2^e (1 + f) if it is e ln2_lo.
+template <class S>
+GRAPNEL_INLINE S log_reduced(ReducedLog<S> a, S extra) {
   const S ln2_hi = is_f32<S> ? 0x1.62e43p-1 : 0x1.62e42fefa39efp-1;
-  const S ln2_lo = is_f32<S> ? -0x1.05c61p-29 : 0x1.abc9e3b39803fp-56;
-  S small;
   if constexpr (is_f32<S>) {
     const S tail = poly_split(a.f, -0x1.fffff8p-2, 0x1.55555p-2, -0x1.000438p-2, 0x1.99a41cp-3, -0x1.5423e8p-3,
                               0x1.226c8p-3, -0x1.0f51f8p-3, 0x1.087524p-3, -0x1.3814aap-4);
-    small = fma(a.f * a.f, tail, a.e * ln2_lo);
+    const S small = fma(a.f * a.f, tail, extra);
+    return fma(a.e, ln2_hi, a.f + small);
   } else {
     const LogParts<S> parts = log_parts(a.f);
-    small = fma(a.e, ln2_lo, parts.rest) - parts.half_square;
+    const S small = (parts.rest + extra) - parts.half_square;
+    return fma(a.e, ln2_hi, a.f + small);
   }
-  return fma(a.e, ln2_hi, a.f + small);
 }
 
 /// For doubles: (log(1 + f) + e ln 2) * scale, where `scale` and `two` (the logarithm of 2) are pairs. The product
@@ -114,7 +118,8 @@ GRAPNEL_INLINE S log_scaled(ReducedLog<S> a, Pair<S> scale, Pair<S> two) {
 /// Natural logarithm.
 template <class S>
 GRAPNEL_INLINE S log(S x) {
-  return detail::log_with_edges(x, detail::log_reduced(detail::reduce_log(x)));
+  const auto a = detail::reduce_log(x);
+  return detail::log_with_edges(x, detail::log_reduced(a, a.e * detail::ln2_lo<S>()));
 }
 
 /// Logarithm in base 2; exact for powers of two.
@@ -152,13 +157,14 @@ GRAPNEL_INLINE S log10(S x) {
 template <class S>
 GRAPNEL_INLINE S log1p(S x) {
   using F = detail::Format<S>;
-  // 1 + x exactly, as u.hi + u.lo. Its low part counts when x is small and, scaled like the rest, joins f.
+  // 1 + x exactly, as u.hi + u.lo. Its low part counts when x is small; scaled like the rest, it joins f.
   const Pair<S> u = two_sum(S(1.0), x);
   const auto d = detail::decompose(u.hi);
   // 2^(1 - e); halved, so that the largest e still has one. There u.lo is zero.
   const S unscale = from_bits((IntOf<S>::of(2 * F::bias + 1) - d.field) << F::mantissa_bits);
   const S e = detail::small_to_float(d.field, S(static_cast<double>(F::bias)));
-  const S y = detail::log_reduced(detail::ReducedLog<S>{e, fma(0.5 * u.lo, unscale, d.m - 1.0)});
+  const Pair<S> f = fast_two_sum(d.m - 1.0, 0.5 * u.lo * unscale);
+  const S y = detail::log_reduced(detail::ReducedLog<S>{e, f.hi}, fma(e, detail::ln2_lo<S>(), f.lo));
   const S edged = select(x < infinity<S>(), y, x);
   const S result = select(x > -1.0, edged, select(x == -1.0, -infinity<S>(), quiet_nan<S>()));
   return select(abs(x) < (is_f32<S> ? 0x1p-26 : 0x1p-54), x, result);

@@ -89,11 +89,18 @@ GRAPNEL_INLINE S pow(S x, S y) {
   const S size = detail::pow_of_size(abs(x), y);
   const S half = 0.5 * y;
   const auto whole = floor(y) == y;
-  const auto odd = whole & (floor(half) != half);
+  const auto half_whole = floor(half) == half;
+  const auto odd = whole & !half_whole;
   const S with_sign = select(odd, copysign(size, x), size);
   // A negative base has a real power only for whole exponents; -0 and -infinity have limits for all.
-  const auto unreal = (x < 0.0) & (x > -infinity<S>()) & !whole;
-  const auto one = (y == 0.0) | (x == 1.0) | ((x == -1.0) & (abs(y) == infinity<S>()));
+  const auto negative = x < 0.0;
+  const auto bounded = x > -infinity<S>();
+  const auto unreal = negative & bounded & !whole;
+  const auto base_one = x == 1.0;
+  const auto base_minus_one = x == -1.0;
+  const auto y_zero = y == 0.0;
+  const auto y_infinite = abs(y) == infinity<S>();
+  const auto one = y_zero | base_one | (base_minus_one & y_infinite);
   return select(one, S(1.0), select(unreal, quiet_nan<S>(), with_sign));
 }
 

@@ -3,8 +3,8 @@
 ///     const UlpReport r = sweep_f32([](float x) { return ...; }, mpfr_exp, [](double x) { return std::exp(x); });
 ///     CHECK_MESSAGE(r.worst <= 1.5, r);
 ///
-/// A float sweep is screened by the double precision function of the C library, which is some 2^29 times finer
-/// than a float; every new worst is measured again with MPFR, and so is each 64th argument, so the number
+/// A float sweep is screened by a double precision function (the C library's or our own, if it has been swept), some
+/// 2^28 times finer than a float; every new worst is measured with MPFR, and so is each 64th argument, so the number
 /// reported is MPFR's. GRAPNEL_EXHAUSTIVE=1 in the environment turns float sweeps into all 2^32 arguments.
 /// A wrong sign of zero, a NaN that should not be one or is missing, and an infinity in place of a number
 /// that is not next to overflow count as infinitely wrong.
@@ -115,7 +115,7 @@ class UlpMeter {
       report = {error, x, y, static_cast<double>(got), static_cast<double>(want), report.count};
     }
   }
-  static constexpr int precision = std::numeric_limits<T>::digits + 40;
+  static constexpr int precision = std::numeric_limits<T>::digits + 20;
   Mp x_{64}, y_{64}, truth_{precision};
 };
 
@@ -148,57 +148,86 @@ std::vector<T> hard_points(const std::vector<double>& near = {}) {
   return points;
 }
 
+/// Distance in float ulps between `got` and a truth that is known in double precision, or infinity where only the
+/// judge can tell. Without branches or calls, so that blocks of it vectorise.
+inline float screened_error(float got, double truth) {
+  const std::uint64_t bits = std::bit_cast<std::uint64_t>(truth) & 0x7fff'ffff'ffff'ffff;
+  const std::uint64_t exponent = std::max<std::uint64_t>(bits >> 52, 1023 - 126);
+  const double per_ulp = std::bit_cast<double>((2046 + 23 - exponent) << 52);
+  const double error = std::abs(static_cast<double>(got) - truth) * per_ulp;
+  const bool ordinary = (error < 1e30) & (got != 0) & (exponent < 1023 + 127);
+  return ordinary ? static_cast<float>(error) : std::numeric_limits<float>::infinity();
+}
+
+/// y = f(x) over a block, on its own so that it vectorises.
+template <class Fn, class Out>
+[[gnu::noinline]] void evaluate(Fn& fn, const float* __restrict x, Out* __restrict y, int count) {
+  for (int i = 0; i < count; ++i) y[i] = fn(static_cast<Out>(x[i]));
+}
+
 /// Worst error of `fn` over all exponents, 2^21 random bit patterns and the neighbourhoods of `near`.
-/// `judge` is MPFR's function, `screen` the C library's in double precision.
+/// `judge` is MPFR's function, `screen` the same function in double precision.
 template <class Fn, class Judge, class Screen>
 UlpReport sweep_f32(Fn&& fn, Judge&& judge, Screen&& screen, const std::vector<double>& near = {}) {
+  constexpr int size = 1024;
   UlpMeter<float> meter;
-  double screened_worst = 0;
+  float screened_worst = 0;
   std::uint64_t count = 0;
-  const auto visit = [&](float x) {
-    const float got = fn(x);
-    const double truth = screen(static_cast<double>(x));
-    ++count;
-    double error = std::numeric_limits<double>::infinity();
-    if (std::isfinite(truth) && std::isfinite(got) && (got != 0 || truth != 0))
-      error = std::ldexp(std::abs(static_cast<double>(got) - truth), -ulp_exponent<float>(truth));
-    // NaN, infinities and zeros always go to the judge, except in the exhaustive sweep where they are legion.
-    const bool special = !(error < 1e30);
-    if (special && std::isnan(got) && std::isnan(truth) && count % 64 != 0) return;
-    if (special && static_cast<double>(got) == truth && std::signbit(got) == std::signbit(truth) && count % 64 != 0) return;
-    if (special || error > screened_worst || count % 64 == 0) meter.judge(x, got, judge);
-    if (!special) screened_worst = std::max(screened_worst, error);
+  const std::uint64_t regularly = (exhaustive() ? 1 << 16 : 1 << 6) - 1;
+  float x[size], got[size], error[size];
+  double truth[size];
+  const auto flush = [&](int used) {
+    evaluate(fn, x, got, used);
+    evaluate(screen, x, truth, used);
+    for (int i = 0; i < used; ++i) error[i] = screened_error(got[i], truth[i]);
+    for (int i = 0; i < used; ++i) {
+      const bool regular = (++count & regularly) == 0;
+      if (error[i] <= screened_worst && !regular) continue;
+      // Zeros, infinities and NaNs that both agree on are legion; the others, and some of these, go to the judge.
+      const bool agree = std::isnan(got[i]) ? std::isnan(truth[i])
+                                            : static_cast<double>(got[i]) == truth[i] && std::signbit(got[i]) == std::signbit(truth[i]);
+      if (agree && !regular) continue;
+      meter.judge(x[i], got[i], judge);
+      if (error[i] < 1e30f) screened_worst = std::max(screened_worst, error[i]);
+    }
+  };
+  int filled = 0;
+  const auto visit = [&](float value) {
+    x[filled] = value;
+    if (++filled == size) flush(size), filled = 0;
   };
   if (exhaustive()) {
     std::uint32_t pattern = 0;
     do visit(std::bit_cast<float>(pattern)); while (++pattern != 0);
   } else {
-    for (float x : hard_points<float>(near)) visit(x);
+    for (float value : hard_points<float>(near)) visit(value);
     std::mt19937 random(20240229);
     for (int i = 0; i < 1 << 20; ++i) visit(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
     // Random bits seldom hit the few binades in which most functions do their work.
-    std::uniform_int_distribution<std::uint32_t> exponent(127 - 26, 127 + 8), rest(0, (1u << 23) - 1), sign(0, 1);
-    for (int i = 0; i < 1 << 20; ++i)
-      visit(std::bit_cast<float>(sign(random) << 31 | exponent(random) << 23 | rest(random)));
+    for (int i = 0; i < 1 << 20; ++i) {
+      const auto bits = static_cast<std::uint32_t>(random());
+      visit(std::bit_cast<float>((bits & 0x807f'ffff) | (127 - 26 + (bits >> 23 & 0xff) % 35) << 23));
+    }
   }
+  flush(filled);
   meter.report.count = count;
   return meter.report;
 }
 
-/// Worst error of `fn` over all exponents, `samples` random bit patterns, as many in the binades around 1, and
-/// the neighbourhoods of `near`; every argument is judged by MPFR.
+/// Worst error of `fn` over all exponents, `samples` random bit patterns, twice as many in the binades around 1,
+/// and the neighbourhoods of `near`; every argument is judged by MPFR.
 template <class Fn, class Judge>
-UlpReport sweep_f64(Fn&& fn, Judge&& judge, const std::vector<double>& near = {}, int samples = 100'000) {
+UlpReport sweep_f64(Fn&& fn, Judge&& judge, const std::vector<double>& near = {}, int samples = 70'000) {
   UlpMeter<double> meter;
   const auto visit = [&](double x) { meter.judge(x, fn(x), judge); };
   for (double x : hard_points<double>(near)) visit(x);
   std::mt19937_64 random(20240229);
   for (int i = 0; i < samples; ++i) visit(std::bit_cast<double>(random()));
-  std::uniform_int_distribution<std::uint64_t> exponent(1023 - 56, 1023 + 10), rest(0, (1ull << 52) - 1), sign(0, 1);
-  std::uniform_int_distribution<std::uint64_t> middle(1023 - 4, 1023 + 3);
   for (int i = 0; i < samples; ++i) {
-    visit(std::bit_cast<double>(sign(random) << 63 | exponent(random) << 52 | rest(random)));
-    visit(std::bit_cast<double>(sign(random) << 63 | middle(random) << 52 | rest(random)));
+    const std::uint64_t bits = random();
+    const std::uint64_t field = bits >> 52 & 0x7ff, rest = bits & 0x800f'ffff'ffff'ffff;
+    visit(std::bit_cast<double>(rest | (1023 - 56 + field % 67) << 52));
+    visit(std::bit_cast<double>(rest | (1023 - 4 + field % 8) << 52));
   }
   return meter.report;
 }
