@@ -5,12 +5,14 @@
 
 #include "grapnel/ops/defs/conv.h"
 #include "grapnel/ops/defs/copy.h"
+#include "grapnel/ops/defs/index.h"
 #include "grapnel/ops/defs/join.h"
 #include "grapnel/ops/defs/matmul.h"
 #include "grapnel/ops/defs/norm.h"
 #include "grapnel/ops/defs/pool.h"
 #include "grapnel/ops/defs/random.h"
 #include "grapnel/ops/defs/softmax.h"
+#include "grapnel/ops/defs/sort.h"
 #include "grapnel/ops/defs/view.h"
 #include "grapnel/ops/op_table.h"
 
@@ -29,7 +31,8 @@ struct Concat<OpList<D...>, OpList<E...>, Rest...> : Concat<OpList<D..., E...>, 
 
 }  // namespace define
 
-using AllOps = define::Concat<PointwiseOps, ReductionOps, ViewOps, CopyOps, JoinOps, MatmulOps, ConvOps, PoolOps, SoftmaxOps, NormOps, RandomOps>::type;
+using AllOps = define::Concat<PointwiseOps, ReductionOps, ViewOps, CopyOps, IndexOps, JoinOps, SortOps, MatmulOps, ConvOps, PoolOps, SoftmaxOps,
+                              NormOps, RandomOps>::type;
 
 /// The run-time faces of AllOps, in its order.
 std::span<const Op* const> all_ops();

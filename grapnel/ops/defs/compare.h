@@ -50,7 +50,9 @@ GRAPNEL_TEST(LogicalNot, "logical_not", x == 0.0)
       if constexpr (is_int<S>) return a symbol b;                                          \
       else return quiet_nan<S>(); /* refused for floating-point types before */            \
     }                                                                                      \
-    static Samples samples() { return {}; }                                                \
+    static Samples samples() {                                                             \
+      return {{{sample_tensor({2, 3}, 0, 99).to(kInt64), sample_tensor({3}, 0, 99).to(kInt64)}, {}}}; \
+    }                                                                                      \
   };
 GRAPNEL_BITWISE(BitwiseAnd, "bitwise_and", &)
 GRAPNEL_BITWISE(BitwiseOr, "bitwise_or", |)

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "grapnel/ops/define.h"
-#include "grapnel/ops/internal.h"
+#include "grapnel/ops/factories.h"
 
 namespace grapnel {
 
@@ -14,7 +14,7 @@ struct RandomFill : Call<1> {
     out.push_back({inputs[0]->shape(), inputs[0]->dtype()});
   }
   // Nothing of what was there before is left.
-  static Grads grad(const Saved&, const Tensor& g) { return {zeros_of(g.shape(), g.dtype())}; }
+  static Grads grad(const Saved&, const Tensor& g) { return {zeros_like(g)}; }
 };
 
 /// What `a` and `b` are stands in kernels/random_kernel.h.

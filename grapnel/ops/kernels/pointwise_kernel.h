@@ -3,6 +3,7 @@
 /// Strides, broadcasting and narrow types are the driver's business (ops/pointwise.cpp): it hands over plain blocks.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
