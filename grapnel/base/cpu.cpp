@@ -13,8 +13,8 @@ namespace {
 Isa detected() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
-                    __builtin_cpu_supports("bmi2");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512cd");
@@ -30,7 +30,8 @@ Isa detected_or_lowered() {
   for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
     if (std::string_view(wish) == name_of(isa)) return std::min(isa, detected());
   }
-  fail("GRAPNEL_ISA is \"", wish, "\".\nSet it to baseline, avx2 or avx512, or unset it to use all this processor has.");
+  fail("GRAPNEL_ISA is \"", wish,
+       "\".\nSet it to baseline, avx2 or avx512, or unset it to use all this processor has.");
 }
 
 std::atomic<Isa> test_limit{Isa::avx512};

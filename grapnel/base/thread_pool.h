@@ -34,10 +34,10 @@ class RangeFn {
   void (*call_)(void*, int64_t, int64_t);
 };
 
-/// Calls fn(begin, end) on pieces of at most `grain` items that cover [0, count). With one piece, inside another
-/// parallel_for, with one thread, in a forked child, or while another thread has the pool, everything runs on the
-/// caller, cut into the same pieces. The first exception thrown reaches the caller; pieces not begun are dropped.
-/// Pieces run with the caller's rounding mode and denormal handling.
+/// Calls fn(begin, end) on pieces of at most `grain` items that cover [0, count). With one piece, inside
+/// another parallel_for, with one thread, in a forked child, or while another thread has the pool, everything
+/// runs on the caller, cut into the same pieces. The first exception thrown reaches the caller; pieces not
+/// begun are dropped. Pieces run with the caller's rounding mode and denormal handling.
 void parallel_for(int64_t count, int64_t grain, RangeFn fn);
 
 }  // namespace base

@@ -1,7 +1,7 @@
 /// Two-dimensional convolution on raw memory: forward and the two gradients.
 ///
-/// The bits of a result depend on the parameters alone: work is cut by a fixed rule, each part is computed by one
-/// thread, and partial sums of the weights' gradient are added in one fixed order.
+/// The bits of a result depend on the parameters alone: work is cut by a fixed rule, each part is computed by
+/// one thread, and partial sums of the weights' gradient are added in one fixed order.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@ namespace grapnel::kernels {
 
 enum class ConvType { f32, f64 };
 
-// n batch, c input channels, h x w input, o output channels, kh x kw kernel. Pairs are {vertical, horizontal}.
+// n batch, c input channels, h x w input, o output channels, kh x kw kernel. Pairs are {vertical,
+// horizontal}.
 struct ConvParams {
   ConvType type = ConvType::f32;
   int64_t n = 0, c = 0, h = 0, w = 0;
@@ -24,9 +25,10 @@ struct ConvParams {
   int64_t out_w() const { return (w + 2 * pad[1] - dilation[1] * (kw - 1) - 1) / stride[1] + 1; }
 };
 
-// All arrays are dense: src [n, c, h, w], weights [o, c / groups, kh, kw], dst [n, o, out_h, out_w]. The caller has
-// checked that groups divides c and o, that the kernel fits the padded input, and that strides and dilations are at
-// least 1. Outputs overlap no input. f32 is oneDNN's; f64 is a matrix product over unfolded patches.
+// All arrays are dense: src [n, c, h, w], weights [o, c / groups, kh, kw], dst [n, o, out_h, out_w]. The
+// caller has checked that groups divides c and o, that the kernel fits the padded input, and that strides and
+// dilations are at least 1. Outputs overlap no input. f32 is oneDNN's; f64 is a matrix product over unfolded
+// patches.
 
 void conv2d(const ConvParams& p, const void* src, const void* weights, void* dst);
 

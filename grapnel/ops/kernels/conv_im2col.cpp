@@ -28,6 +28,17 @@ struct Unfolded {
   int64_t dst_at(int64_t part) const { return part * out_channels * pixels; }
   int64_t weights_at(int64_t part) const { return part % p.groups * out_channels * taps; }
 
+  /// The outputs x in [begin, end) of a line for which x * stride + shift lies inside the image.
+  struct Inside {
+    int64_t shift, begin, end;
+  };
+  Inside inside(int64_t tap) const {
+    const int64_t shift = tap % p.kw * p.dilation[1] - p.pad[1], step = p.stride[1], out_w = p.out_w();
+    const int64_t begin = std::min(out_w, shift < 0 ? divide_up(-shift, step) : 0);
+    const int64_t end = shift < p.w ? std::min(out_w, divide_up(p.w - shift, step)) : 0;
+    return {shift, begin, std::max(begin, end)};
+  }
+
   /// Calls visit(source row or -1, tap, output row) for every line of the unfolded matrix.
   template <class Visit>
   void for_each_line(Visit visit) const {
@@ -45,11 +56,14 @@ struct Unfolded {
     const int64_t out_w = p.out_w();
     for_each_line([&](int64_t row, int64_t tap, int64_t y) {
       double* const to = columns + tap * pixels + y * out_w;
-      const int64_t shift = tap % p.kw * p.dilation[1] - p.pad[1];
-      for (int64_t x = 0; x < out_w; ++x) {
-        const int64_t from = x * p.stride[1] + shift;
-        to[x] = row >= 0 && from >= 0 && from < p.w ? src[row * p.w + from] : 0.0;
-      }
+      const auto [shift, begin, end] = inside(tap);
+      if (row < 0) return static_cast<void>(std::fill_n(to, out_w, 0.0));
+      const double* const from = src + row * p.w + shift;
+      std::fill(to, to + begin, 0.0);
+      if (p.stride[1] == 1) std::copy(from + begin, from + end, to + begin);
+      else
+        for (int64_t x = begin; x < end; ++x) to[x] = from[x * p.stride[1]];
+      std::fill(to + end, to + out_w, 0.0);
     });
   }
 
@@ -59,11 +73,12 @@ struct Unfolded {
     for_each_line([&](int64_t row, int64_t tap, int64_t y) {
       if (row < 0) return;
       const double* const from = columns + tap * pixels + y * out_w;
-      const int64_t shift = tap % p.kw * p.dilation[1] - p.pad[1];
-      for (int64_t x = 0; x < out_w; ++x) {
-        const int64_t to = x * p.stride[1] + shift;
-        if (to >= 0 && to < p.w) src[row * p.w + to] += from[x];
-      }
+      const auto [shift, begin, end] = inside(tap);
+      double* const to = src + row * p.w + shift;
+      if (p.stride[1] == 1)
+        for (int64_t x = begin; x < end; ++x) to[x] += from[x];
+      else
+        for (int64_t x = begin; x < end; ++x) to[x * p.stride[1]] += from[x];
     });
   }
 };
@@ -90,7 +105,8 @@ void conv2d_f64(const ConvParams& p, const double* src, const double* weights, d
   });
 }
 
-void conv2d_backward_data_f64(const ConvParams& p, const double* grad_dst, const double* weights, double* grad_src) {
+void conv2d_backward_data_f64(const ConvParams& p, const double* grad_dst, const double* weights,
+                              double* grad_src) {
   const Unfolded u(p);
   base::parallel_for(u.parts(), 1, [&](int64_t part, int64_t) {
     double* const columns = columns_scratch(u.taps * u.pixels);
@@ -103,7 +119,8 @@ void conv2d_backward_data_f64(const ConvParams& p, const double* grad_dst, const
   });
 }
 
-void conv2d_backward_weights_f64(const ConvParams& p, const double* src, const double* grad_dst, double* grad_weights) {
+void conv2d_backward_weights_f64(const ConvParams& p, const double* src, const double* grad_dst,
+                                 double* grad_weights) {
   const Unfolded u(p);
   const int64_t length = p.o * u.taps;
   const int64_t images = divide_up(p.n, 16), sums = divide_up(p.n, images);

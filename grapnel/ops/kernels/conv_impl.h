@@ -10,16 +10,21 @@
 namespace grapnel::kernels {
 
 void conv2d_f32(const ConvParams& p, const float* src, const float* weights, float* dst);
-void conv2d_backward_data_f32(const ConvParams& p, const float* grad_dst, const float* weights, float* grad_src);
-void conv2d_backward_weights_f32(const ConvParams& p, const float* src, const float* grad_dst, float* grad_weights);
+void conv2d_backward_data_f32(const ConvParams& p, const float* grad_dst, const float* weights,
+                              float* grad_src);
+void conv2d_backward_weights_f32(const ConvParams& p, const float* src, const float* grad_dst,
+                                 float* grad_weights);
 
 void conv2d_f64(const ConvParams& p, const double* src, const double* weights, double* dst);
-void conv2d_backward_data_f64(const ConvParams& p, const double* grad_dst, const double* weights, double* grad_src);
-void conv2d_backward_weights_f64(const ConvParams& p, const double* src, const double* grad_dst, double* grad_weights);
+void conv2d_backward_data_f64(const ConvParams& p, const double* grad_dst, const double* weights,
+                              double* grad_src);
+void conv2d_backward_weights_f64(const ConvParams& p, const double* src, const double* grad_dst,
+                                 double* grad_weights);
 
 inline int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
-/// parts[0][i] becomes the sum of parts[0 .. count)[i], added as a balanced tree whose shape depends on count alone.
+/// parts[0][i] becomes the sum of parts[0 .. count)[i], added as a balanced tree whose shape depends on count
+/// alone.
 template <class T>
 void add_parts(T* parts, int64_t count, int64_t length) {
   base::parallel_for(length, 16384, [&](int64_t begin, int64_t end) {

@@ -1,6 +1,6 @@
-// f32 convolution: oneDNN, one tile per call. A tile is a run of images and, where the batch alone gives too few
-// tiles, a run of channels. Inside a tile the layouts are those oneDNN likes best (blocks of channels); converting to
-// and from them costs less than it brings, since a tile is small enough to stay in the cache.
+// f32 convolution: oneDNN, one tile per call. A tile is a run of images and, where the batch alone gives too
+// few tiles, a run of channels. Inside a tile the layouts are those oneDNN likes best (blocks of channels);
+// converting to and from them costs less than it brings, since a tile is small enough to stay in the cache.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "grapnel/base/error.h"
+#include "grapnel/ops/kernels/conv_cut.h"
 #include "grapnel/ops/kernels/conv_impl.h"
 #include "grapnel/ops/kernels/onednn.h"
 
@@ -17,15 +18,9 @@ namespace {
 
 using dnnl::memory;
 
-enum class Pass { forward, backward_data, backward_weights };
 enum Role { src, weights, dst };
 
 // ---- One tile ----
-
-/// A part of the problem: as many images, channels and groups.
-struct Part {
-  int64_t n, c, o, groups;
-};
 
 /// One array of a tile: as it lies in the caller's memory, and as the convolution wants it.
 struct Side {
@@ -43,7 +38,8 @@ struct Plan {
 
 std::array<memory::desc, 3> plain_layouts(const ConvParams& p, const Part& part) {
   const auto f32 = memory::data_type::f32;
-  const int64_t in = p.h * p.w, out_h = p.out_h(), out_w = p.out_w(), taps = p.kh * p.kw, line = p.c / p.groups * taps;
+  const int64_t in = p.h * p.w, out_h = p.out_h(), out_w = p.out_w(), taps = p.kh * p.kw,
+                line = p.c / p.groups * taps;
   memory::dims sizes{part.o / part.groups, part.c / part.groups, p.kh, p.kw}, steps{line, taps, p.kw, 1};
   if (part.groups > 1) {
     sizes.insert(sizes.begin(), part.groups);
@@ -51,7 +47,8 @@ std::array<memory::desc, 3> plain_layouts(const ConvParams& p, const Part& part)
   }
   return {memory::desc({part.n, part.c, p.h, p.w}, f32, memory::dims{p.c * in, in, p.w, 1}),
           memory::desc(sizes, f32, steps),
-          memory::desc({part.n, part.o, out_h, out_w}, f32, memory::dims{p.o * out_h * out_w, out_h * out_w, out_w, 1})};
+          memory::desc({part.n, part.o, out_h, out_w}, f32,
+                       memory::dims{p.o * out_h * out_w, out_h * out_w, out_w, 1})};
 }
 
 dnnl::primitive_attr our_scratchpad() {
@@ -65,8 +62,8 @@ Side make_side(const memory::desc& plain, const memory::desc& wanted, bool is_ou
   Side side{plain, wanted, {}, {}};
   if (plain == wanted) return side;
   const auto& engine = onednn_engine();
-  const dnnl::reorder::primitive_desc desc(engine, is_output ? wanted : plain, engine, is_output ? plain : wanted,
-                                           our_scratchpad());
+  const dnnl::reorder::primitive_desc desc(engine, is_output ? wanted : plain, engine,
+                                           is_output ? plain : wanted, our_scratchpad());
   side.convert = dnnl::reorder(desc);
   side.convert_scratchpad = desc.scratchpad_desc();
   return side;
@@ -75,7 +72,8 @@ Side make_side(const memory::desc& plain, const memory::desc& wanted, bool is_ou
 Plan make_plan(Pass pass, const ConvParams& p, const Part& part) {
   const std::array<memory::desc, 3> plain = plain_layouts(p, part);
   std::array<memory::desc, 3> any;
-  for (size_t i = 0; i < 3; ++i) any[i] = memory::desc(plain[i].dims(), memory::data_type::f32, memory::format_tag::any);
+  for (size_t i = 0; i < 3; ++i)
+    any[i] = memory::desc(plain[i].dims(), memory::data_type::f32, memory::format_tag::any);
 
   const auto algorithm = dnnl::algorithm::convolution_direct;
   const memory::dims strides{p.stride[0], p.stride[1]}, pad{p.pad[0], p.pad[1]};
@@ -84,31 +82,38 @@ Plan make_plan(Pass pass, const ConvParams& p, const Part& part) {
   const auto& engine = onednn_engine();
 
   using Forward = dnnl::convolution_forward;
-  const Forward::primitive_desc forward(
-      Forward::desc(dnnl::prop_kind::forward_training, algorithm, any[src], any[weights], any[dst], strides, dilates, pad, pad),
-      attr, engine);
-  const auto finish = [&](dnnl::primitive convolution, const memory::desc& scratchpad, const memory::desc& wanted_src,
-                          const memory::desc& wanted_weights, const memory::desc& wanted_dst) {
-    return Plan{std::move(convolution), scratchpad,
+  const Forward::primitive_desc forward(Forward::desc(dnnl::prop_kind::forward_training, algorithm, any[src],
+                                                      any[weights], any[dst], strides, dilates, pad, pad),
+                                        attr, engine);
+  const auto finish = [&](dnnl::primitive convolution, const memory::desc& scratchpad,
+                          const memory::desc& wanted_src, const memory::desc& wanted_weights,
+                          const memory::desc& wanted_dst) {
+    return Plan{std::move(convolution),
+                scratchpad,
                 {make_side(plain[src], wanted_src, pass == Pass::backward_data),
                  make_side(plain[weights], wanted_weights, pass == Pass::backward_weights),
                  make_side(plain[dst], wanted_dst, pass == Pass::forward)}};
   };
   switch (pass) {
     case Pass::forward: {
-      return finish(Forward(forward), forward.scratchpad_desc(), forward.src_desc(), forward.weights_desc(), forward.dst_desc());
+      return finish(Forward(forward), forward.scratchpad_desc(), forward.src_desc(), forward.weights_desc(),
+                    forward.dst_desc());
     }
     case Pass::backward_data: {
       using Backward = dnnl::convolution_backward_data;
       const Backward::primitive_desc desc(
-          Backward::desc(algorithm, any[src], any[weights], any[dst], strides, dilates, pad, pad), attr, engine, forward);
-      return finish(Backward(desc), desc.scratchpad_desc(), desc.diff_src_desc(), desc.weights_desc(), desc.diff_dst_desc());
+          Backward::desc(algorithm, any[src], any[weights], any[dst], strides, dilates, pad, pad), attr,
+          engine, forward);
+      return finish(Backward(desc), desc.scratchpad_desc(), desc.diff_src_desc(), desc.weights_desc(),
+                    desc.diff_dst_desc());
     }
     case Pass::backward_weights: {
       using Backward = dnnl::convolution_backward_weights;
       const Backward::primitive_desc desc(
-          Backward::desc(algorithm, any[src], any[weights], any[dst], strides, dilates, pad, pad), attr, engine, forward);
-      return finish(Backward(desc), desc.scratchpad_desc(), desc.src_desc(), desc.diff_weights_desc(), desc.diff_dst_desc());
+          Backward::desc(algorithm, any[src], any[weights], any[dst], strides, dilates, pad, pad), attr,
+          engine, forward);
+      return finish(Backward(desc), desc.scratchpad_desc(), desc.src_desc(), desc.diff_weights_desc(),
+                    desc.diff_dst_desc());
     }
   }
   GRAPNEL_ASSERT(false, "unknown pass");
@@ -116,14 +121,33 @@ Plan make_plan(Pass pass, const ConvParams& p, const Part& part) {
 
 std::shared_ptr<const Plan> plan_for(Pass pass, const ConvParams& p, const Part& part) {
   using Key = std::array<int64_t, 18>;
-  // Making a plan takes up to a millisecond. Never destroyed: a thread may still convolve while the process exits.
+  // Making a plan takes up to a millisecond. Never destroyed: a thread may still convolve while the process
+  // exits.
   static auto& plans = *new RecentlyUsed<Key, Plan, HashIntegers>(256);
-  const Key key{static_cast<int64_t>(pass), part.n, part.c, part.o, part.groups, p.c, p.h, p.w, p.o, p.kh, p.kw,
-                p.stride[0], p.stride[1], p.pad[0], p.pad[1], p.dilation[0], p.dilation[1], p.groups};
+  const Key key{static_cast<int64_t>(pass),
+                part.n,
+                part.c,
+                part.o,
+                part.groups,
+                p.c,
+                p.h,
+                p.w,
+                p.o,
+                p.kh,
+                p.kw,
+                p.stride[0],
+                p.stride[1],
+                p.pad[0],
+                p.pad[1],
+                p.dilation[0],
+                p.dilation[1],
+                p.groups};
   return plans.get(key, [&] { return make_plan(pass, p, part); });
 }
 
-memory at(const memory::desc& desc, const void* data) { return memory(desc, onednn_engine(), const_cast<void*>(data)); }
+memory at(const memory::desc& desc, const void* data) {
+  return memory(desc, onednn_engine(), const_cast<void*>(data));
+}
 
 memory scratchpad(const memory::desc& desc) {
   thread_local Scratch scratch;
@@ -131,9 +155,9 @@ memory scratchpad(const memory::desc& desc) {
 }
 
 void convert(const Side& side, const memory& from, const memory& to) {
-  side.convert.execute(onednn_stream(), {{DNNL_ARG_FROM, from},
-                                         {DNNL_ARG_TO, to},
-                                         {DNNL_ARG_SCRATCHPAD, scratchpad(side.convert_scratchpad)}});
+  side.convert.execute(
+      onednn_stream(),
+      {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}, {DNNL_ARG_SCRATCHPAD, scratchpad(side.convert_scratchpad)}});
 }
 
 void to_wanted(const Side& side, const float* plain, float* wanted) {
@@ -144,11 +168,14 @@ void to_plain(const Side& side, const float* wanted, float* plain) {
   convert(side, at(side.wanted, wanted), at(side.plain, plain));
 }
 
-/// Runs one tile. src and dst are the caller's; the weights are already, or still, as the convolution wants them.
-void run_tile(Pass pass, const Plan& plan, const float* src_data, const float* weights_data, const float* dst_data) {
+/// Runs one tile. src and dst are the caller's; the weights are already, or still, as the convolution wants
+/// them.
+void run_tile(Pass pass, const Plan& plan, const float* src_data, const float* weights_data,
+              const float* dst_data) {
   thread_local Scratch src_scratch, dst_scratch;
   const auto buffer = [](const Side& side, Scratch& scratch, const float* plain) {
-    return side.convert ? static_cast<float*>(scratch.get(side.wanted.get_size())) : const_cast<float*>(plain);
+    return side.convert ? static_cast<float*>(scratch.get(side.wanted.get_size()))
+                        : const_cast<float*>(plain);
   };
   float* const src_wanted = buffer(plan[src], src_scratch, src_data);
   float* const dst_wanted = buffer(plan[dst], dst_scratch, dst_data);
@@ -163,70 +190,17 @@ void run_tile(Pass pass, const Plan& plan, const float* src_data, const float* w
                                              {dst_arg, at(plan[dst].wanted, dst_wanted)},
                                              {DNNL_ARG_SCRATCHPAD, scratchpad(plan.scratchpad)}});
 
-  if (plan[src].convert && pass == Pass::backward_data) to_plain(plan[src], src_wanted, const_cast<float*>(src_data));
-  if (plan[dst].convert && pass == Pass::forward) to_plain(plan[dst], dst_wanted, const_cast<float*>(dst_data));
+  if (plan[src].convert && pass == Pass::backward_data)
+    to_plain(plan[src], src_wanted, const_cast<float*>(src_data));
+  if (plan[dst].convert && pass == Pass::forward)
+    to_plain(plan[dst], dst_wanted, const_cast<float*>(dst_data));
 }
 
-// ---- The cut into tiles: a function of the parameters alone ----
+// ---- All tiles ----
 
-/// Tiles are runs of `images` images times runs of `channels` of the channels that the pass can be cut along: groups,
-/// or if there is only one the input channels for the gradient of the input and the output channels otherwise.
-struct Cut {
-  Pass pass;
-  const ConvParams& p;
-  int64_t extent;  // of the channels to be cut
-  int64_t images, channels;
-  int64_t image_runs, channel_runs;
-
-  Cut(Pass the_pass, const ConvParams& params)
-      : pass(the_pass), p(params), extent(p.groups > 1 ? p.groups : pass == Pass::backward_data ? p.c : p.o) {
-    constexpr int64_t enough_tiles = 16, least_work = int64_t{1} << 21;  // multiplications
-    const int64_t pixels = p.out_h() * p.out_w(), weight_count = p.o * (p.c / p.groups) * p.kh * p.kw;
-    const int64_t work = pixels * weight_count;  // per image
-    images = std::max(divide_up(p.n, enough_tiles), divide_up(least_work, work));
-    if (pass == Pass::backward_weights) {
-      // Each run has its own sum of the gradient: few enough that adding and storing them is cheap.
-      const int64_t most_runs = std::max<int64_t>(1, (int64_t{1} << 24) / weight_count);
-      images = std::max({images, divide_up(256, pixels), divide_up(p.n, most_runs)});
-    }
-    images = std::min(images, p.n);
-    image_runs = divide_up(p.n, images);
-
-    const int64_t block = p.groups > 1 ? 1 : 32;
-    const int64_t runs = std::min(divide_up(enough_tiles, image_runs), images * work / least_work);
-    channels = divide_up(divide_up(extent, std::max<int64_t>(1, runs)), block) * block;
-    channels = std::min(channels, extent);
-    channel_runs = divide_up(extent, channels);
-  }
-
-  int64_t tiles() const { return image_runs * channel_runs; }
-
-  Part part(int64_t image_run, int64_t channel_run) const {
-    const int64_t n = std::min(images, p.n - image_run * images), size = std::min(channels, extent - channel_run * channels);
-    if (p.groups > 1) return {n, p.c / p.groups * size, p.o / p.groups * size, size};
-    if (pass == Pass::backward_data) return {n, size, p.o, 1};
-    return {n, p.c, size, 1};
-  }
-  std::shared_ptr<const Plan> plan(int64_t image_run, int64_t channel_run) const {
-    return plan_for(pass, p, part(image_run, channel_run));
-  }
-
-  // Where the data of a tile begins.
-  int64_t first_c(int64_t run) const {
-    return p.groups > 1 ? p.c / p.groups * run * channels : pass == Pass::backward_data ? run * channels : 0;
-  }
-  int64_t first_o(int64_t run) const {
-    return p.groups > 1 ? p.o / p.groups * run * channels : pass == Pass::backward_data ? 0 : run * channels;
-  }
-  int64_t src_at(int64_t image_run, int64_t run) const { return (image_run * images * p.c + first_c(run)) * p.h * p.w; }
-  int64_t dst_at(int64_t image_run, int64_t run) const {
-    return (image_run * images * p.o + first_o(run)) * p.out_h() * p.out_w();
-  }
-  int64_t weights_at(int64_t run) const {
-    const int64_t in = p.groups > 1 ? 0 : first_c(run);
-    return (first_o(run) * (p.c / p.groups) + in) * p.kh * p.kw;
-  }
-};
+std::shared_ptr<const Plan> plan_for(const Cut& cut, int64_t image_run, int64_t channel_run) {
+  return plan_for(cut.pass, cut.p, cut.part(image_run, channel_run));
+}
 
 template <class Body>
 void for_each(int64_t count, Body body) {
@@ -250,7 +224,8 @@ const float* wanted_weights(const Side& side, const float* plain, Scratch& scrat
 }
 
 /// Forward and the gradient of the input: the weights are read by all image runs, so they are converted once.
-void run_with_weights(const Cut& cut, const float* src_data, const float* weights_data, const float* dst_data) {
+void run_with_weights(const Cut& cut, const float* src_data, const float* weights_data,
+                      const float* dst_data) {
   struct Prepared {
     Scratch scratch;
     memory::desc layout;
@@ -258,21 +233,22 @@ void run_with_weights(const Cut& cut, const float* src_data, const float* weight
   };
   std::vector<Prepared> prepared(static_cast<size_t>(cut.channel_runs));
   for_each(cut.channel_runs, [&](int64_t run) {
-    const auto plan = cut.plan(0, run);
+    const auto plan = plan_for(cut, 0, run);
     Prepared& w = prepared[static_cast<size_t>(run)];
     w.layout = (*plan)[weights].wanted;
     w.data = wanted_weights((*plan)[weights], weights_data + cut.weights_at(run), w.scratch);
   });
   for_each(cut.tiles(), [&](int64_t index) {
     const int64_t image_run = index / cut.channel_runs, run = index % cut.channel_runs;
-    const auto plan = cut.plan(image_run, run);
+    const auto plan = plan_for(cut, image_run, run);
     const Prepared& w = prepared[static_cast<size_t>(run)];
     const float* data = w.data;
     if ((*plan)[weights].wanted != w.layout) {  // the last run, if shorter, may like another layout
       thread_local Scratch scratch;
       data = wanted_weights((*plan)[weights], weights_data + cut.weights_at(run), scratch);
     }
-    run_tile(cut.pass, *plan, src_data + cut.src_at(image_run, run), data, dst_data + cut.dst_at(image_run, run));
+    run_tile(cut.pass, *plan, src_data + cut.src_at(image_run, run), data,
+             dst_data + cut.dst_at(image_run, run));
   });
 }
 
@@ -282,23 +258,26 @@ void conv2d_f32(const ConvParams& p, const float* src_data, const float* weights
   run_with_weights(Cut(Pass::forward, p), src_data, weights_data, dst_data);
 }
 
-void conv2d_backward_data_f32(const ConvParams& p, const float* grad_dst, const float* weights_data, float* grad_src) {
+void conv2d_backward_data_f32(const ConvParams& p, const float* grad_dst, const float* weights_data,
+                              float* grad_src) {
   run_with_weights(Cut(Pass::backward_data, p), grad_src, weights_data, grad_dst);
 }
 
-void conv2d_backward_weights_f32(const ConvParams& p, const float* src_data, const float* grad_dst, float* grad_weights) {
+void conv2d_backward_weights_f32(const ConvParams& p, const float* src_data, const float* grad_dst,
+                                 float* grad_weights) {
   const Cut cut(Pass::backward_weights, p);
   const int64_t length = p.o * (p.c / p.groups) * p.kh * p.kw;
   Scratch memory_of_sums;
   float* const sums = cut.image_runs == 1 ? grad_weights : memory_of_sums.floats(cut.image_runs * length);
   for_each(cut.tiles(), [&](int64_t index) {
     const int64_t image_run = index / cut.channel_runs, run = index % cut.channel_runs;
-    const auto plan = cut.plan(image_run, run);
+    const auto plan = plan_for(cut, image_run, run);
     const Side& side = (*plan)[weights];
     thread_local Scratch scratch;
     float* const sum = sums + image_run * length + cut.weights_at(run);
     float* const wanted = side.convert ? static_cast<float*>(scratch.get(side.wanted.get_size())) : sum;
-    run_tile(cut.pass, *plan, src_data + cut.src_at(image_run, run), wanted, grad_dst + cut.dst_at(image_run, run));
+    run_tile(cut.pass, *plan, src_data + cut.src_at(image_run, run), wanted,
+             grad_dst + cut.dst_at(image_run, run));
     if (side.convert) to_plain(side, wanted, sum);
   });
   if (cut.image_runs == 1) return;

@@ -42,7 +42,8 @@ void transpose(int64_t rows, int64_t cols, const float* from, int64_t from_row, 
   switch (base::cpu_isa()) {
     case base::Isa::avx512: return transpose_kernel<float, Avx512>(rows, cols, from, from_row, to, to_row);
     case base::Isa::avx2: return transpose_kernel<float, Avx2>(rows, cols, from, from_row, to, to_row);
-    case base::Isa::baseline: return transpose_kernel<float, IsaBaseline>(rows, cols, from, from_row, to, to_row);
+    case base::Isa::baseline:
+      return transpose_kernel<float, IsaBaseline>(rows, cols, from, from_row, to, to_row);
   }
 }
 
@@ -52,8 +53,8 @@ constexpr int64_t small_product = 20 * 20 * 20;
 void gemm_tile(GemmBlock<float> g) {
   if (g.k == 0 || g.m * g.n * g.k <= small_product) return own_gemm(g);
   const OneThread guard;
-  // oneDNN packs a transposed b slowly, and there are only m rows to make up for it: 64 x 512 x 512 runs at 84
-  // GFLOP/s as it is and at 105 if b is turned round first.
+  // oneDNN packs a transposed b slowly, and there are only m rows to make up for it: 64 x 512 x 512 runs at
+  // 84 GFLOP/s as it is and at 105 if b is turned round first.
   bool b_transposed = g.b_col != 1;
   if (b_transposed && g.m > 1 && g.m <= 256) {
     thread_local Scratch scratch;
@@ -68,8 +69,8 @@ void gemm_tile(GemmBlock<float> g) {
       dnnl_sgemm(a_transposed ? 'T' : 'N', b_transposed ? 'T' : 'N', g.m, g.n, g.k, 1.0f, g.a,
                  a_transposed ? g.a_col : g.a_row, g.b, b_transposed ? g.b_col : g.b_row, 0.0f, g.c, g.c_row);
   if (status == dnnl_out_of_memory) throw std::bad_alloc();
-  GRAPNEL_ASSERT(status == dnnl_success, "dnnl_sgemm returned ", status, " for ", g.m, " x ", g.k, " times ", g.k, " x ",
-                 g.n);
+  GRAPNEL_ASSERT(status == dnnl_success, "dnnl_sgemm returned ", status, " for ", g.m, " x ", g.k, " times ",
+                 g.k, " x ", g.n);
 }
 
 void gemm_tile(const GemmBlock<double>& g) { own_gemm(g); }
@@ -95,19 +96,22 @@ struct Tiles {
 
 int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
-/// At most 512 x 512; smaller, to give more threads something to do, while that keeps a tile worth a thread's while.
+/// At most 512 x 512; smaller, to give more threads something to do, while that keeps a tile worth a thread's
+/// while. Whole registers except at the edge.
 Tiles cut(int64_t m, int64_t n, int64_t k) {
-  constexpr int64_t enough_tiles = 16, least_work = int64_t{1} << 21;
-  Tiles t{divide_up(m, divide_up(m, 512)), divide_up(n, divide_up(n, 512))};
-  while (divide_up(m, t.m) * divide_up(n, t.n) < enough_tiles && t.m * t.n * k >= 2 * least_work) {
-    if (t.n >= 256 && t.n >= t.m) t.n = divide_up(t.n, 2);
-    else if (t.m >= 128) t.m = divide_up(t.m, 2);
-    else if (t.n >= 256) t.n = divide_up(t.n, 2);
+  constexpr int64_t enough_tiles = 8, least_work = int64_t{1} << 21;
+  constexpr int64_t whole_m = 8, whole_n = 16;
+  const auto part = [](int64_t size, int64_t parts, int64_t whole) {
+    return parts == 1 ? size : divide_up(divide_up(size, parts), whole) * whole;
+  };
+  int64_t m_parts = divide_up(m, 512), n_parts = divide_up(n, 512);
+  Tiles t{part(m, m_parts, whole_m), part(n, n_parts, whole_n)};
+  while (m_parts * n_parts < enough_tiles && t.m * t.n * k >= 2 * least_work) {
+    // A few more rows cost less than a few more columns.
+    if (t.m >= 128 && 2 * t.m > t.n) t.m = part(m, m_parts *= 2, whole_m);
+    else if (t.n >= 256) t.n = part(n, n_parts *= 2, whole_n);
     else break;
   }
-  // Whole registers, except at the edge.
-  if (t.m < m) t.m = divide_up(t.m, 8) * 8;
-  if (t.n < n) t.n = divide_up(t.n, 16) * 16;
   return t;
 }
 
@@ -137,13 +141,14 @@ template <class T>
 void make_dense(int64_t rows, int64_t cols, int64_t batch, Operand<T>& x) {
   const int64_t items = x.batch == 0 ? 1 : batch;
   x.copy = std::make_unique_for_overwrite<T[]>(static_cast<size_t>(items * rows * cols));
-  base::parallel_for(items * rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(cols, 1)), [&](int64_t begin, int64_t end) {
-    for (int64_t line = begin; line < end; ++line) {
-      const T* from = x.data + line / rows * x.batch + line % rows * x.row;
-      T* to = x.copy.get() + line * cols;
-      for (int64_t j = 0; j < cols; ++j) to[j] = from[j * x.col];
-    }
-  });
+  base::parallel_for(items * rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(cols, 1)),
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t line = begin; line < end; ++line) {
+                         const T* from = x.data + line / rows * x.batch + line % rows * x.row;
+                         T* to = x.copy.get() + line * cols;
+                         for (int64_t j = 0; j < cols; ++j) to[j] = from[j * x.col];
+                       }
+                     });
   x = {x.copy.get(), cols, 1, x.batch == 0 ? 0 : rows * cols, std::move(x.copy)};
 }
 

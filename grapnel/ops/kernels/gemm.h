@@ -1,7 +1,7 @@
 /// Matrix products on raw memory: what eager ops and compiled graphs both call.
 ///
-/// The bits of a result depend on the sizes and strides alone: c is cut into tiles by a fixed rule, each tile is
-/// computed by one thread, and threads only share out the tiles.
+/// The bits of a result depend on the sizes and strides alone: c is cut into tiles by a fixed rule, each tile
+/// is computed by one thread, and threads only share out the tiles.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@ namespace grapnel::kernels {
 
 enum class GemmType { f32, f64, i64 };
 
-/// c[i, j] = sum over p of a[i, p] * b[p, j], for each item of the batch. Strides count elements; a and b may lie in
-/// memory in any way, transposed or with stride 0; c has unit stride along n and overlaps neither. With k = 0, c
-/// becomes zero. Integers wrap around.
+/// c[i, j] = sum over p of a[i, p] * b[p, j], for each item of the batch. Strides count elements; a and b may
+/// lie in memory in any way, transposed or with stride 0; c has unit stride along n and overlaps neither.
+/// With k = 0, c becomes zero. Integers wrap around.
 struct GemmArgs {
   GemmType type = GemmType::f32;
   int64_t m = 0, n = 0, k = 0;
@@ -27,8 +27,8 @@ struct GemmArgs {
   int64_t a_batch = 0, b_batch = 0, c_batch = 0;
 };
 
-/// May use the pool; inside a piece of a parallel_for it stays on the thread. f32 is oneDNN's, except for small
-/// products; f64 is ours.
+/// May use the pool; inside a piece of a parallel_for it stays on the thread. f32 is oneDNN's, except for
+/// small products; f64 is ours.
 void gemm(const GemmArgs& args);
 
 }  // namespace grapnel::kernels

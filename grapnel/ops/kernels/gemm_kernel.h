@@ -1,4 +1,5 @@
-/// Our own matrix product for one thread, compiled once per instruction set (gemm_kernel_impl.h says how it works).
+/// Our own matrix product for one thread, compiled once per instruction set (gemm_kernel_impl.h says how it
+/// works).
 #pragma once
 
 #include <cstdint>

@@ -1,106 +1,21 @@
-/// How our own matrix product works: blocked, packed, with a micro-kernel that keeps its tile of c in registers.
+/// How our own matrix product works: blocked, packed, with a micro-kernel that keeps its tile of c in
+/// registers.
 ///
-/// Every element of c is one chain of fused multiply-adds in ascending order of k (with a separate multiply and add
-/// where the processor has no fma). The bits therefore depend neither on blocking nor on how a and b lie in memory.
-/// The one exception are products with a single row or column, whose dot products run in several lanes.
+/// Every element of c is one chain of fused multiply-adds in ascending order of k (with a separate multiply
+/// and add where the processor has no fma). The bits therefore depend neither on blocking nor on how a and b
+/// lie in memory. The one exception are products with a single row or column, whose dot products run in
+/// several lanes.
 ///
-/// Only gemm_kernel_<isa>.cpp include this file. Everything in it is a template on the tag of the instruction set, so
-/// that the linker cannot replace code for one set by code for another.
+/// Only gemm_kernel_<isa>.cpp include this file. Everything in it is a template on the tag of the instruction
+/// set, so that the linker cannot replace code for one set by code for another.
 #pragma once
 
 #include <cstdint>
-#include <utility>
-
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
 
 #include "grapnel/ops/kernels/gemm_kernel.h"
+#include "grapnel/ops/kernels/simd_impl.h"
 
 namespace grapnel::kernels {
-
-// One register of T, and how many of them a tile of c takes: rows x vectors accumulators, plus the operands,
-// must fit the register file.
-template <class T, class Isa>
-struct Simd;
-template <class T>
-struct Simd<T, IsaBaseline> {
-  typedef T V __attribute__((vector_size(16)));
-  static constexpr int rows = 4, vectors = 2;
-  static GRAPNEL_INLINE V fma(V a, V b, V c) { return a * b + c; }
-};
-#if defined(__AVX2__) && defined(__FMA__)
-template <class T>
-struct Simd<T, IsaAvx2> {
-  typedef T V __attribute__((vector_size(32)));
-  static constexpr int rows = 6, vectors = 2;
-  static GRAPNEL_INLINE V fma(V a, V b, V c) {
-    if constexpr (sizeof(T) == 8) return _mm256_fmadd_pd(a, b, c);
-    else return _mm256_fmadd_ps(a, b, c);
-  }
-};
-#endif
-#if defined(__AVX512F__)
-template <class T>
-struct Simd<T, IsaAvx512> {
-  typedef T V __attribute__((vector_size(64)));
-  static constexpr int rows = 8, vectors = 3;
-  static GRAPNEL_INLINE V fma(V a, V b, V c) {
-    if constexpr (sizeof(T) == 8) return _mm512_fmadd_pd(a, b, c);
-    else return _mm512_fmadd_ps(a, b, c);
-  }
-};
-#endif
-
-template <class T, class Isa>
-class Transpose {
-  using V = typename Simd<T, Isa>::V;
-  static constexpr int lanes = sizeof(V) / sizeof(T);
-
-  template <int... I>
-  static GRAPNEL_INLINE V low_halves(V a, V b, std::integer_sequence<int, I...>) {
-    return __builtin_shufflevector(a, b, (I % 2 * lanes + I / 2)...);
-  }
-  template <int... I>
-  static GRAPNEL_INLINE V high_halves(V a, V b, std::integer_sequence<int, I...>) {
-    return __builtin_shufflevector(a, b, (I % 2 * lanes + lanes / 2 + I / 2)...);
-  }
-
-  /// A square of lanes x lanes. Interleaving line i with line i + lanes / 2 rotates the bits of every element's
-  /// (line, lane) address by one; after log2(lanes) rounds line and lane have changed places.
-  static GRAPNEL_INLINE void square(const T* from, int64_t from_row, T* to, int64_t to_row) {
-    using Lanes = std::make_integer_sequence<int, lanes>;
-    V x[lanes], y[lanes];
-#pragma GCC unroll 16
-    for (int i = 0; i < lanes; ++i) __builtin_memcpy(&x[i], from + i * from_row, sizeof(V));
-#pragma GCC unroll 4
-    for (int round = 1; round < lanes; round *= 2) {
-#pragma GCC unroll 16
-      for (int i = 0; i < lanes / 2; ++i) {
-        y[2 * i] = low_halves(x[i], x[i + lanes / 2], Lanes{});
-        y[2 * i + 1] = high_halves(x[i], x[i + lanes / 2], Lanes{});
-      }
-#pragma GCC unroll 16
-      for (int i = 0; i < lanes; ++i) x[i] = y[i];
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < lanes; ++i) __builtin_memcpy(to + i * to_row, &x[i], sizeof(V));
-  }
-
- public:
-  static void run(int64_t rows, int64_t cols, const T* from, int64_t from_row, T* to, int64_t to_row) {
-    const int64_t square_rows = rows / lanes * lanes, square_cols = cols / lanes * lanes;
-    for (int64_t i = 0; i < square_rows; i += lanes) {
-      for (int64_t j = 0; j < square_cols; j += lanes) square(from + i * from_row + j, from_row, to + j * to_row + i, to_row);
-      for (int64_t j = square_cols; j < cols; ++j) {
-        for (int64_t r = i; r < i + lanes; ++r) to[j * to_row + r] = from[r * from_row + j];
-      }
-    }
-    for (int64_t i = square_rows; i < rows; ++i) {
-      for (int64_t j = 0; j < cols; ++j) to[j * to_row + i] = from[i * from_row + j];
-    }
-  }
-};
 
 template <class T, class Isa>
 class OwnGemm {
@@ -148,7 +63,8 @@ class OwnGemm {
   }
 
   /// Columns [0, n) of b as one panel of `panel` columns, k-major, padded with zeros.
-  static void pack_panel(int64_t n, int64_t k, const T* b, int64_t b_row, int64_t b_col, int64_t panel, T* out) {
+  static void pack_panel(int64_t n, int64_t k, const T* b, int64_t b_row, int64_t b_col, int64_t panel,
+                         T* out) {
     if (b_col == 1) {
       for (int64_t p = 0; p < k; ++p) {
         for (int64_t j = 0; j < n; ++j) out[p * panel + j] = b[p * b_row + j];
@@ -188,7 +104,8 @@ class OwnGemm {
 
   /// One tile of c, m x n of which are real.
   template <int NV>
-  static void tile(int64_t m, int64_t n, int64_t k, const T* a, const T* b, int64_t b_row, T* c, int64_t c_row, bool first) {
+  static void tile(int64_t m, int64_t n, int64_t k, const T* a, const T* b, int64_t b_row, T* c,
+                   int64_t c_row, bool first) {
     V acc[rows][NV];
     if (m == rows && n == NV * lanes) {
 #pragma GCC unroll 8
@@ -227,7 +144,8 @@ class OwnGemm {
   }
 
   /// All tiles of one panel of b, at most `width` columns.
-  static void panel(int64_t m, int64_t n, int64_t k, const T* a, const T* b, int64_t b_row, T* c, int64_t c_row, bool first) {
+  static void panel(int64_t m, int64_t n, int64_t k, const T* a, const T* b, int64_t b_row, T* c,
+                    int64_t c_row, bool first) {
     for (int64_t i = 0; i < m; i += rows, a += rows * k, c += rows * c_row) {
       const int64_t used = least(rows, m - i);
       if (n > 2 * lanes) tile<3>(used, n, k, a, b, b_row, c, c_row, first);
@@ -317,12 +235,13 @@ class OwnGemm {
  public:
   static void run(const GemmBlock<T>& g, T* scratch) {
     if (g.m == 1 && multiply_vector({g.n, g.k, g.b, g.b_col, g.b_row, g.a, g.c, 1}, g.a_col, scratch)) return;
-    if (g.n == 1 && multiply_vector({g.m, g.k, g.a, g.a_row, g.a_col, g.b, g.c, g.c_row}, g.b_row, scratch)) return;
+    if (g.n == 1 && multiply_vector({g.m, g.k, g.a, g.a_row, g.a_col, g.b, g.c, g.c_row}, g.b_row, scratch))
+      return;
 
     T* const packed_a = scratch;
     T* const packed_b = scratch + a_scratch;
     // Packing b pays when many tiles read it; a panel that is cut or lies across memory is always packed.
-    const bool pack_b = g.b_col != 1 || g.m > 4 * rows;
+    const bool pack_b = g.b_col != 1 || g.m > 16 * rows;
     for (int64_t j0 = 0; j0 < g.n; j0 += block_n) {
       const int64_t nb = least(block_n, g.n - j0);
       int64_t p0 = 0;
@@ -331,8 +250,10 @@ class OwnGemm {
         for (int64_t i0 = 0; i0 < g.m; i0 += block_m) {
           const int64_t mb = least(block_m, g.m - i0);
           pack_a(mb, kb, g.a + i0 * g.a_row + p0 * g.a_col, g.a_row, g.a_col, packed_a);
-          for (int64_t j = 0; j < nb; j += width) {
-            const int64_t used = least(width, nb - j);
+          for (int64_t j = 0, used; j < nb; j += used) {
+            // Two middling panels at the end are faster than a full and a narrow one.
+            const int64_t left = nb - j;
+            used = left > width && left <= width + lanes ? 2 * lanes : least(width, left);
             const T* b = g.b + p0 * g.b_row + (j0 + j) * g.b_col;
             int64_t b_row = g.b_row;
             if (pack_b || used % lanes != 0) {

@@ -10,8 +10,8 @@
 namespace grapnel::kernels {
 namespace {
 
-// Asked for by name at run time: whichever OpenMP oneDNN brought along is the one to talk to, and if it brought none
-// there is nothing to say.
+// Asked for by name at run time: whichever OpenMP oneDNN brought along is the one to talk to, and if it
+// brought none there is nothing to say.
 struct OpenMp {
   int (*get_max_threads)() = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
   void (*set_num_threads)(int) = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
@@ -35,6 +35,7 @@ dnnl::cpu_isa limit_for(base::Isa isa) {
 }  // namespace
 
 OneThread::OneThread() : before_(openmp().present() ? openmp().get_max_threads() : 1) {
+  onednn_engine();  // chooses the instruction set, which oneDNN accepts only before its first use
   if (before_ != 1) openmp().set_num_threads(1);
 }
 

@@ -1,7 +1,8 @@
 /// How oneDNN is called here: on the calling thread alone, with memory of ours.
 ///
-/// Debian's oneDNN computes on an OpenMP team, whose idle threads spin beside our pool and whose size would reach the
-/// bits of a result. So every call happens under a OneThread guard, on tiles that we cut, from our own pool.
+/// Debian's oneDNN computes on an OpenMP team, whose idle threads spin beside our pool and whose size would
+/// reach the bits of a result. So every call happens under a OneThread guard, on tiles that we cut, from our
+/// own pool.
 #pragma once
 
 #include <cstddef>
@@ -33,12 +34,17 @@ const dnnl::engine& onednn_engine();
 /// This thread's stream.
 const dnnl::stream& onednn_stream();
 
-/// Memory of this thread, aligned to 64 bytes, that grows and is used again. Two uses at once need two objects.
+/// Memory of this thread, aligned to 64 bytes, that grows and is used again. Two uses at once need two
+/// objects.
 class Scratch {
  public:
   void* get(size_t bytes);
-  float* floats(int64_t count) { return static_cast<float*>(get(static_cast<size_t>(count) * sizeof(float))); }
-  double* doubles(int64_t count) { return static_cast<double*>(get(static_cast<size_t>(count) * sizeof(double))); }
+  float* floats(int64_t count) {
+    return static_cast<float*>(get(static_cast<size_t>(count) * sizeof(float)));
+  }
+  double* doubles(int64_t count) {
+    return static_cast<double*>(get(static_cast<size_t>(count) * sizeof(double)));
+  }
 
  private:
   struct Free {
@@ -48,8 +54,8 @@ class Scratch {
   size_t size_ = 0;
 };
 
-/// The most recently used values, shared by all threads. Making a value happens outside the lock: threads that miss
-/// at the same time may make it twice, and one copy is kept.
+/// The most recently used values, shared by all threads. Making a value happens outside the lock: threads
+/// that miss at the same time may make it twice, and one copy is kept.
 template <class Key, class Value, class Hash>
 class RecentlyUsed {
  public:

@@ -31,7 +31,8 @@ std::vector<T> random_values(int64_t count, unsigned seed) {
 
 template <class T>
 Arrays<T> random_arrays(const ConvParams& p) {
-  return {random_values<T>(p.n * p.c * p.h * p.w, 1), random_values<T>(p.o * (p.c / p.groups) * p.kh * p.kw, 2),
+  return {random_values<T>(p.n * p.c * p.h * p.w, 1),
+          random_values<T>(p.o * (p.c / p.groups) * p.kh * p.kw, 2),
           random_values<T>(p.n * p.o * p.out_h() * p.out_w(), 3)};
 }
 
@@ -60,7 +61,8 @@ template <class T>
 Arrays<T> solve(const ConvParams& p, const Arrays<T>& in) {
   // NaNs show whatever is read before, or not at all, written.
   constexpr T nan = std::numeric_limits<T>::quiet_NaN();
-  Arrays<T> out{std::vector<T>(in.src.size(), nan), std::vector<T>(in.weights.size(), nan), std::vector<T>(in.dst.size(), nan)};
+  Arrays<T> out{std::vector<T>(in.src.size(), nan), std::vector<T>(in.weights.size(), nan),
+                std::vector<T>(in.dst.size(), nan)};
   conv2d(p, in.src.data(), in.weights.data(), out.dst.data());
   conv2d_backward_data(p, in.dst.data(), in.weights.data(), out.src.data());
   conv2d_backward_weights(p, in.src.data(), in.dst.data(), out.weights.data());
@@ -71,7 +73,8 @@ template <class T>
 double worst(const std::vector<T>& got, const std::vector<double>& sum, const std::vector<double>& size) {
   double result = 0;
   for (size_t i = 0; i < got.size(); ++i) {
-    const double error = std::abs(static_cast<double>(got[i]) - sum[i]) / (std::numeric_limits<T>::epsilon() * (size[i] + 1e-30));
+    const double error = std::abs(static_cast<double>(got[i]) - sum[i]) /
+                         (std::numeric_limits<T>::epsilon() * (size[i] + 1e-30));
     result = std::isnan(error) ? INFINITY : std::max(result, error);
   }
   return result;
@@ -82,7 +85,8 @@ template <class T>
 double error(const ConvParams& p) {
   const Arrays<T> in = random_arrays<T>(p), got = solve(p, in);
   const auto zeros = [&] {
-    return Arrays<double>{std::vector<double>(in.src.size()), std::vector<double>(in.weights.size()), std::vector<double>(in.dst.size())};
+    return Arrays<double>{std::vector<double>(in.src.size()), std::vector<double>(in.weights.size()),
+                          std::vector<double>(in.dst.size())};
   };
   Arrays<double> sum = zeros(), size = zeros();
   const auto add = [](double x, double y, double& total, double& magnitude) {
@@ -94,7 +98,8 @@ double error(const ConvParams& p) {
     add(in.dst[d], in.weights[w], sum.src[s], size.src[s]);
     add(in.src[s], in.dst[d], sum.weights[w], size.weights[w]);
   });
-  return std::max({worst(got.dst, sum.dst, size.dst), worst(got.src, sum.src, size.src), worst(got.weights, sum.weights, size.weights)});
+  return std::max({worst(got.dst, sum.dst, size.dst), worst(got.src, sum.src, size.src),
+                   worst(got.weights, sum.weights, size.weights)});
 }
 
 std::vector<ConvParams> some_convolutions() {
@@ -107,14 +112,25 @@ std::vector<ConvParams> some_convolutions() {
       {.n = 2, .c = 4, .h = 12, .w = 13, .o = 6, .kh = 3, .kw = 3, .pad = {2, 2}, .dilation = {2, 3}},
       {.n = 2, .c = 8, .h = 9, .w = 9, .o = 12, .kh = 3, .kw = 3, .pad = {1, 1}, .groups = 2},
       {.n = 2, .c = 6, .h = 9, .w = 9, .o = 6, .kh = 3, .kw = 3, .pad = {1, 1}, .groups = 6},
-      {.n = 2, .c = 4, .h = 9, .w = 9, .o = 8, .kh = 3, .kw = 3, .stride = {3, 3}, .dilation = {2, 2}, .groups = 4},
+      {.n = 2,
+       .c = 4,
+       .h = 9,
+       .w = 9,
+       .o = 8,
+       .kh = 3,
+       .kw = 3,
+       .stride = {3, 3},
+       .dilation = {2, 2},
+       .groups = 4},
       {.n = 5, .c = 20, .h = 6, .w = 6, .o = 33, .kh = 1, .kw = 1},
       {.n = 3, .c = 2, .h = 7, .w = 40, .o = 3, .kh = 7, .kw = 1, .pad = {3, 0}},
       {.n = 2, .c = 3, .h = 4, .w = 4, .o = 4, .kh = 3, .kw = 3, .pad = {4, 4}},
-      {.n = 37, .c = 16, .h = 14, .w = 14, .o = 32, .kh = 3, .kw = 3, .pad = {1, 1}},   // an odd last run of images
-      {.n = 1, .c = 100, .h = 14, .w = 14, .o = 90, .kh = 3, .kw = 3, .pad = {1, 1}},   // an odd last run of channels
-      {.n = 1, .c = 64, .h = 24, .w = 24, .o = 64, .kh = 3, .kw = 3, .groups = 4},      // runs of groups
-      {.n = 3, .c = 96, .h = 2, .w = 2, .o = 100, .kh = 2, .kw = 2},                    // more weights than pixels
+      {.n = 37, .c = 16, .h = 14, .w = 14, .o = 32, .kh = 3, .kw = 3, .pad = {1, 1}},  // an odd last run of
+                                                                                       // images
+      {.n = 1, .c = 100, .h = 14, .w = 14, .o = 90, .kh = 3, .kw = 3, .pad = {1, 1}},  // an odd last run of
+                                                                                       // channels
+      {.n = 1, .c = 64, .h = 24, .w = 24, .o = 64, .kh = 3, .kw = 3, .groups = 4},     // runs of groups
+      {.n = 3, .c = 96, .h = 2, .w = 2, .o = 100, .kh = 2, .kw = 2},  // more weights than pixels
   };
 }
 

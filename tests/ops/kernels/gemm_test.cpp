@@ -3,10 +3,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <limits>
 #include <random>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -19,11 +23,14 @@ using namespace grapnel::kernels;
 using grapnel::base::Isa;
 
 template <class T>
-constexpr GemmType type_of = std::is_same_v<T, float> ? GemmType::f32 : std::is_same_v<T, double> ? GemmType::f64 : GemmType::i64;
+constexpr GemmType type_of = std::is_same_v<T, float>    ? GemmType::f32
+                             : std::is_same_v<T, double> ? GemmType::f64
+                                                         : GemmType::i64;
 
 /// How a matrix lies in memory.
 enum class Layout { dense, transposed, padded, padded_transposed, every_second, broadcast_rows };
-constexpr Layout all_layouts[] = {Layout::dense,  Layout::transposed,   Layout::padded, Layout::padded_transposed,
+constexpr Layout all_layouts[] = {Layout::dense,        Layout::transposed,
+                                  Layout::padded,       Layout::padded_transposed,
                                   Layout::every_second, Layout::broadcast_rows};
 
 template <class T>
@@ -62,7 +69,11 @@ struct Problem {
   static constexpr T untouched = T(77);
 
   Problem(Sizes sizes, Layout la, Layout lb)
-      : s(sizes), a(s.m, s.k, s.batch, la, 1), b(s.k, s.n, s.batch, lb, 2), c_row(s.n + 2), c_batch(s.m * c_row + 1) {}
+      : s(sizes),
+        a(s.m, s.k, s.batch, la, 1),
+        b(s.k, s.n, s.batch, lb, 2),
+        c_row(s.n + 2),
+        c_batch(s.m * c_row + 1) {}
 
   std::vector<T> solve() const {
     std::vector<T> c(static_cast<size_t>(s.batch * c_batch + 1), untouched);
@@ -110,8 +121,9 @@ struct Problem {
 constexpr double tolerance = 20;
 
 constexpr Sizes some_sizes[] = {
-    {1, 1, 1},     {2, 3, 4},    {4, 4, 4},     {5, 1, 7},     {1, 5, 7},      {1, 1, 300},  {8, 24, 16},    {9, 25, 17},
-    {33, 47, 300}, {1, 129, 64}, {130, 1, 64},  {64, 10, 129}, {100, 100, 1},  {31, 65, 64}, {3, 4, 5, 6},   {20, 30, 40, 3},
+    {1, 1, 1},     {2, 3, 4},    {4, 4, 4},     {5, 1, 7},       {1, 5, 7},    {1, 1, 300},
+    {8, 24, 16},   {9, 25, 17},  {33, 47, 300}, {1, 129, 64},    {130, 1, 64}, {64, 10, 129},
+    {100, 100, 1}, {31, 65, 64}, {3, 4, 5, 6},  {20, 30, 40, 3},
 };
 
 template <class T>
@@ -139,7 +151,8 @@ bool same_bits(const std::vector<T>& x, const std::vector<T>& y) {
 template <class T>
 void check_same_bits() {
   const int before = grapnel::get_num_threads();
-  const Sizes sizes[] = {{64, 512, 784}, {300, 301, 302}, {513, 1100, 40}, {1, 3000, 1000}, {2000, 1, 1500}, {64, 64, 64, 50}};
+  const Sizes sizes[] = {{64, 512, 784},  {300, 301, 302}, {513, 1100, 40},
+                         {1, 3000, 1000}, {2000, 1, 1500}, {64, 64, 64, 50}};
   for (const Sizes& s : sizes) {
     for (Layout lb : {Layout::dense, Layout::transposed}) {
       const Problem<T> problem(s, Layout::dense, lb);
@@ -197,7 +210,8 @@ TEST_CASE("an empty sum is zero and an empty result is left alone") {
   for (GemmType type : {GemmType::f32, GemmType::f64, GemmType::i64}) {
     std::vector<int64_t> c(100, -1);  // -1 is a NaN when read as a float
     GemmArgs args{.type = type, .m = 10, .n = 10, .k = 0};
-    args.a = args.b = c.data(), args.a_col = args.b_col = 1, args.b_row = 10, args.c = c.data(), args.c_row = 10;
+    args.a = args.b = c.data(), args.a_col = args.b_col = 1, args.b_row = 10, args.c = c.data(),
+    args.c_row = 10;
     args.m = 0;
     gemm(args);
     args.m = 10, args.n = 0;
@@ -208,7 +222,8 @@ TEST_CASE("an empty sum is zero and an empty result is left alone") {
     args.batch = 1;
     gemm(args);
     const size_t written = type == GemmType::f32 ? 50 : 100;
-    CHECK(std::all_of(c.begin(), c.begin() + static_cast<ptrdiff_t>(written), [](int64_t x) { return x == 0; }));
+    CHECK(std::all_of(c.begin(), c.begin() + static_cast<ptrdiff_t>(written),
+                      [](int64_t x) { return x == 0; }));
   }
 }
 
@@ -223,4 +238,32 @@ TEST_CASE("one matrix may serve a whole batch") {
   args.a = a.data.data() + 6 * a.batch, args.batch = 1, args.c = one.data();
   gemm(args);
   CHECK(std::equal(one.begin(), one.end(), c.begin() + 6 * 40 * 60));
+}
+
+TEST_CASE("oneDNN starts no threads beside the pool") {
+  const auto threads = [] {
+    const std::filesystem::directory_iterator tasks("/proc/self/task");
+    return std::distance(begin(tasks), end(tasks));
+  };
+  const int limit = grapnel::get_num_threads();
+  grapnel::set_num_threads(1);
+  const auto before = threads();
+  const Problem<float> problem({300, 301, 302}, Layout::dense, Layout::dense);
+  CHECK(problem.error(problem.solve()) < tolerance);
+  CHECK(threads() == before);
+  grapnel::set_num_threads(limit);
+}
+
+TEST_CASE("several threads may multiply at once") {
+  const Problem<float> problem({128, 300, 256}, Layout::dense, Layout::transposed);
+  const std::vector<float> expected = problem.solve();
+  std::atomic<int> different{0};
+  std::vector<std::thread> users;
+  for (int u = 0; u < 3; ++u) {
+    users.emplace_back([&] {
+      for (int round = 0; round < 5; ++round) different += !same_bits(problem.solve(), expected);
+    });
+  }
+  for (std::thread& user : users) user.join();
+  CHECK(different == 0);
 }
