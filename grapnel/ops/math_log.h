@@ -2,8 +2,8 @@
 ///
 /// All start by writing x = 2^e (1 + f) with 1 + f between sqrt(1/2) and sqrt(2), so that arguments around 1, where
 /// the logarithm vanishes, have e = 0 and lose nothing. Floats then use a polynomial in f. Doubles would need one
-/// of degree twenty, and use the quickly converging series in s = f / (2 + f) instead. Worst errors (all arguments,
-/// see tests/ops/math_exp_test.cpp): 1 ulp.
+/// of degree twenty, and use the quickly converging series in s = f / (2 + f) instead. Worst errors (see
+/// tests/ops/math_exp_test.cpp): 1.02 ulp for log1p of floats, below 1 ulp for the others.
 #pragma once
 
 #include "grapnel/ops/math_exp.h"
