@@ -13,6 +13,10 @@ namespace {
 
 constexpr int64_t kWork = 16384;
 
+void check_floating(std::string_view op, const Tensor& x) {
+  check(is_floating(x.dtype()), op, ": not defined for ", x.dtype(), ".\nConvert first: x.to(kFloat32).");
+}
+
 /// The shape of x without and with its last `dims` dimensions only.
 Shape leading(const Shape& s, int64_t dims) {
   Shape out = s;
@@ -60,6 +64,7 @@ void for_row_pieces(int64_t rows, int64_t n, int64_t size, const Fn& fn) {
 
 void LayerNorm::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Tensor& x = *in[0];
+  check_floating(name, x);
   const DType wide = dtype_of(compute_type(x.dtype()));
   out.push_back({x.shape(), x.dtype()});
   out.push_back({leading(x.shape(), attrs.dims), wide});
@@ -108,6 +113,7 @@ Samples LayerNorm::samples() {
 
 void LayerNormBackward::infer(Inputs in, const Attrs&, Specs& out) {
   const Tensor &g = *in[0], &weight = *in[4];
+  check_floating(name, g);
   out.push_back({g.shape(), g.dtype()});
   if (weight.defined()) out.push_back({g.shape(), g.dtype()});
 }
@@ -116,7 +122,7 @@ void LayerNormBackward::run(Inputs in, const Attrs&, std::span<Tensor> out) {
   const int64_t rows = in[2]->numel();
   if (out[0].numel() == 0) return;
   const int64_t n = out[0].numel() / rows;
-  const DType wide = in[2]->dtype();
+  const DType wide = dtype_of(compute_type(in[0]->dtype()));
   const auto size = static_cast<int64_t>(element_size(wide));
   const Memory g = Memory::of(*in[0], wide), x = Memory::of(*in[1], wide), mean = Memory::of(*in[2], wide), rstd = Memory::of(*in[3], wide);
   const Memory weight = Memory::of(*in[4], wide), gx(result_buffer(out[0], wide));
@@ -168,7 +174,6 @@ Samples LayerNormBackward::samples() {
 Tensor layer_norm(const Tensor& x, IntArrayRef normalized_shape, const Tensor& weight, const Tensor& bias, double eps) {
   GRAPNEL_CALL_SITE;
   const auto dims = static_cast<int64_t>(normalized_shape.size());
-  check(is_floating(x.dtype()), "layer_norm: not defined for ", x.dtype(), ".\nConvert first: x.to(kFloat32).");
   check(dims >= 1 && dims <= x.dim() && IntArrayRef(trailing(x.shape(), dims)) == normalized_shape, "layer_norm: the last dimensions of x must be ",
         normalized_shape, ", but x is ", x.shape(), ".");
   check(!weight.defined() || IntArrayRef(weight.shape()) == normalized_shape, "layer_norm: weight must have the normalised shape ", normalized_shape,
@@ -205,7 +210,7 @@ void update_running(const Tensor& running, const Tensor& value, double momentum)
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean, const Tensor& running_var, bool training,
                   double momentum, double eps) {
   GRAPNEL_CALL_SITE;
-  check(is_floating(x.dtype()), "batch_norm: not defined for ", x.dtype(), ".\nConvert first: x.to(kFloat32).");
+  check_floating("batch_norm", x);
   check(x.dim() >= 2, "batch_norm: x must be [batch, channels, ...], got shape ", x.shape(), ".");
   check_channels(weight, "weight", x);
   check_channels(bias, "bias", x);

@@ -63,14 +63,19 @@ void run_lines(const Tensor& x, const Tensor& y, int64_t dim, RowFn kernels::Row
   Lines(dense(x, x.dtype()), y, dim, kernels::row_kernels(compute_type(x.dtype())).*kernel).run();
 }
 
+void infer_like(std::string_view op, const Tensor& x, Specs& out) {
+  check(is_floating(x.dtype()), op, ": not defined for ", x.dtype(), ".\nConvert first: x.to(kFloat32).");
+  out.push_back({x.shape(), x.dtype()});
+}
+
 template <class D>
 Tensor along(const Tensor& x, int64_t dim) {
-  check(is_floating(x.dtype()), D::name, ": not defined for ", x.dtype(), ".\nConvert first: x.to(kFloat32).");
   return apply<D>({.dim = wrap_dim(dim, static_cast<int>(x.dim()), D::name.data())}, x);
 }
 
 }  // namespace
 
+void Softmax::infer(Inputs in, const Attrs&, Specs& out) { infer_like(name, *in[0], out); }
 void Softmax::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   run_lines(*in[0], out[0], attrs.dim, &kernels::RowKernels::softmax);
 }
@@ -79,6 +84,7 @@ Samples Softmax::samples() {
           sample({sample_tensor({})}, Attrs{.dim = 0})};
 }
 
+void LogSoftmax::infer(Inputs in, const Attrs&, Specs& out) { infer_like(name, *in[0], out); }
 void LogSoftmax::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   run_lines(*in[0], out[0], attrs.dim, &kernels::RowKernels::log_softmax);
 }

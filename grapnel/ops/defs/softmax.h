@@ -15,7 +15,7 @@ struct SoftmaxAttrs {
 struct Softmax : Call<1> {
   static constexpr std::string_view name = "softmax";
   using Attrs = SoftmaxAttrs;
-  static void infer(Inputs in, const Attrs&, Specs& out) { out.push_back({in[0]->shape(), in[0]->dtype()}); }
+  static void infer(Inputs in, const Attrs&, Specs& out);
   static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {output()};
   static Grads grad(const Saved& s, const Tensor& g) {
@@ -28,7 +28,7 @@ struct Softmax : Call<1> {
 struct LogSoftmax : Call<1> {
   static constexpr std::string_view name = "log_softmax";
   using Attrs = SoftmaxAttrs;
-  static void infer(Inputs in, const Attrs&, Specs& out) { out.push_back({in[0]->shape(), in[0]->dtype()}); }
+  static void infer(Inputs in, const Attrs&, Specs& out);
   static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {output()};
   static Grads grad(const Saved& s, const Tensor& g) { return {g - exp(s.output()) * g.sum(s.attrs<Attrs>().dim, true)}; }
