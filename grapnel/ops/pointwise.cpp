@@ -34,6 +34,18 @@ DType input_type(const Op& op, Inputs inputs) {
 
 bool gives_bool(const Op& op) { return op.type_rule == TypeRule::compare || op.type_rule == TypeRule::test; }
 
+/// Whether writing `out` block by block could change elements of `in` that are still to be read: they share memory and do not
+/// lie in it alike.
+bool clashes(const TensorImpl& in, const TensorImpl& out) {
+  if (in.storage != out.storage || (in.offset == out.offset && in.sizes == out.sizes && in.strides == out.strides)) return false;
+  auto last = [](const TensorImpl& t) {
+    int64_t at = t.offset;
+    for (int i = 0; i < t.sizes.size(); ++i) at += (t.sizes[i] - 1) * t.strides[i];
+    return at;
+  };
+  return in.offset <= last(out) && out.offset <= last(in);
+}
+
 /// Feeds blocks of one nest to one kernel.
 class Blocks {
  public:
@@ -124,7 +136,15 @@ void run_pointwise(const Op& op, Inputs inputs, const void*, std::span<Tensor> o
   const kernels::PointwiseFn kernel = kernels::table().pointwise[op.index][static_cast<int>(compute)];
   GRAPNEL_ASSERT(kernel, op.name, " has no kernel for ", dtype_of(compute));
   Nest nest(out[0]);
-  for (const Tensor* t : inputs) nest.add(*t);
+  Tensor copies[kMaxInputs];
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& in = *inputs[i];
+    if (clashes(in.impl(), out[0].impl())) {
+      copies[i] = Tensor(TensorImpl::empty(in.shape(), in.dtype()));
+      copy_elements(copies[i], in);
+    }
+    nest.add(copies[i].defined() ? copies[i] : in);
+  }
   nest.merge();
   if (nest.numel == 0) return;
   const Blocks blocks(nest, compute, kernel);

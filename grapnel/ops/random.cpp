@@ -11,6 +11,7 @@
 #include "grapnel/ops/defs/random.h"
 #include "grapnel/ops/kernels/random_kernel.h"
 #include "grapnel/ops/kernels/table.h"
+#include "grapnel/ops/loop_nest.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
 

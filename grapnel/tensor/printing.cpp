@@ -1,7 +1,7 @@
 /// Tensors as text: nested brackets with aligned columns, then type and shape. Long tensors show their edges only.
 ///
-///     [[ 1.5, -2. ],
-///      [ 3. ,  0.25]] f32[2, 2]
+///     [[ 1.50, -2.00],
+///      [ 3.00,  0.25]] f32[2, 2]
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
