@@ -108,8 +108,14 @@ struct IndexIn<D, OpList<L...>> {
   }();
 };
 
+/// Defined in op_table.h. A static member, because g++ 12 never emits a variable template that was declared extern first.
 template <class D>
-extern const Op op_of;
+struct OpOf {
+  static const Op value;
+};
+/// The run-time face of a definition.
+template <class D>
+inline constexpr const Op& op_of = OpOf<D>::value;
 
 namespace define {
 

@@ -20,6 +20,6 @@ constexpr int kernel_index() {
 }
 
 template <class D>
-const Op op_of = define::make<D>(kernel_index<D>());
+const Op OpOf<D>::value = define::make<D>(kernel_index<D>());
 
 }  // namespace grapnel
