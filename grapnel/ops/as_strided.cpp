@@ -36,23 +36,34 @@ bool overlaps(const Geometry& g) {
 /// The part of a storage that holds `base` and `view`, and both as aliases of it.
 struct Window {
   Tensor memory, base, view;
-  Window(const StridedAttrs& a, DType dtype) {
+  bool borrowed = false;
+
+  /// A fresh one, all zeros.
+  Window(const StridedAttrs& a, DType dtype) : Window(a, dtype, Tensor()) {}
+  /// Where base lies densely and holds all of the view, `values`, contiguous and in base's shape, is the window itself.
+  Window(const StridedAttrs& a, DType dtype, const Tensor& values) {
     const int64_t begin = std::min(a.base.offset, a.view.offset);
     const int64_t end = std::max({end_of(a.base), end_of(a.view), begin});
-    memory = zeros_of({end - begin}, dtype);
+    borrowed = values.defined() && begin == a.base.offset && end == end_of(a.base) &&
+               make_alias(values, {a.base.sizes, a.base.strides, 0}).is_contiguous();
+    memory = borrowed ? values : zeros({end - begin}, dtype);
     base = alias(a.base, begin);
     view = alias(a.view, begin);
   }
   Tensor alias(Geometry g, int64_t begin) const {
-    g.offset -= begin;
+    g.offset += memory.storage_offset() - begin;
     return make_alias(memory, g);
+  }
+  /// Gives `out` the values at base.
+  void read_base(const Tensor& out) const {
+    if (!borrowed) copy_elements(out, base);
   }
 };
 
 /// Divides each place of the window by the number of base elements that lie there.
 void share_among_base(const Window& w, const StridedAttrs& a) {
   const Window counts(a, w.memory.dtype());
-  raw_add(counts.base, number_of(1, w.memory.dtype()));
+  raw_add(counts.base, scalar_tensor(1, w.memory.dtype()));
   visit_dtype(w.memory.dtype(), [&]<class T>() {
     T* values = reinterpret_cast<T*>(w.memory.impl().data());
     const T* count = reinterpret_cast<const T*>(counts.memory.impl().data());
@@ -76,11 +87,12 @@ Geometry AsStrided::geometry(const Tensor& x, const Attrs& a) {
 }
 
 void AsStridedBackward::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
-  const Window w(a, out[0].dtype());
+  raw_zero(out[0]);
+  const Window w(a, out[0].dtype(), out[0]);
   if (overlaps(a.view)) raw_add(w.view, *in[0]);
   else copy_elements(w.view, *in[0]);
   if (overlaps(a.base)) share_among_base(w, a);
-  copy_elements(out[0], w.base);
+  w.read_base(out[0]);
 }
 Grads AsStridedBackward::grad(const Saved& s, const Tensor& g) {
   const Attrs& a = s.attrs<Attrs>();
@@ -88,25 +100,26 @@ Grads AsStridedBackward::grad(const Saved& s, const Tensor& g) {
 }
 
 void AsStridedCopy::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
-  const Window w(a, out[0].dtype());
+  const Tensor x = dense(*in[0], out[0].dtype());
+  const Window w(a, out[0].dtype(), x);
   if (overlaps(a.base)) {
-    raw_add(w.base, *in[0]);
+    raw_add(w.base, x);
     share_among_base(w, a);
-  } else {
-    copy_elements(w.base, *in[0]);
+  } else if (!w.borrowed) {
+    copy_elements(w.base, x);
   }
   copy_elements(out[0], w.view);
 }
 
 void AsStridedScatter::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
-  const Window w(a, out[0].dtype());
+  const Window w(a, out[0].dtype(), out[0]);
   copy_elements(w.base, *in[0]);
   copy_elements(w.view, *in[1]);
-  copy_elements(out[0], w.base);
+  w.read_base(out[0]);
 }
 Grads AsStridedScatter::grad(const Saved& s, const Tensor& g) {
   const Attrs& a = s.attrs<Attrs>();
-  return {s.needs(0) ? as_strided_scatter(g, zeros_of(a.view.sizes, g.dtype()), a.base, a.view) : Tensor(),
+  return {s.needs(0) ? as_strided_scatter(g, zeros(a.view.sizes, g.dtype()), a.base, a.view) : Tensor(),
           s.needs(1) ? as_strided_copy(g, a.base, a.view) : Tensor()};
 }
 

@@ -140,7 +140,7 @@ Samples ScatterAdd::samples() {
 
 namespace {
 DimAttrs along(const Tensor& x, int64_t dim, const char* op) { return {wrap_dim(dim, x.shape().size(), op)}; }
-Tensor spread(const Scalar& value, const Tensor& x, const Tensor& index) { return number_of(value, x.dtype()).expand(index.shape()); }
+Tensor spread(const Scalar& value, const Tensor& x, const Tensor& index) { return scalar_tensor(value, x.dtype()).expand(index.shape()); }
 }  // namespace
 
 Tensor Tensor::gather(int64_t dim, const Tensor& index) const {

@@ -45,7 +45,7 @@ int64_t dims_used(const TensorIndex& index) {
   return std::holds_alternative<int64_t>(index.value()) || std::holds_alternative<indexing::Slice>(index.value());
 }
 
-Tensor positions_of(bool on) { return on ? zeros_of({1}, kInt64) : zeros_of({0}, kInt64); }
+Tensor positions_of(bool on) { return on ? zeros({1}, kInt64) : zeros({0}, kInt64); }
 
 Selection select_parts(const Tensor& x, const std::vector<TensorIndex>& indices) {
   int64_t used = 0, ellipses = 0;
@@ -171,7 +171,7 @@ Tensor& Tensor::index_put_(const std::vector<TensorIndex>& indices, const Tensor
 }
 Tensor& Tensor::index_put_(const std::vector<TensorIndex>& indices, const Scalar& value) const {
   GRAPNEL_CALL_SITE;
-  return index_put_(indices, number_of(value, dtype()));
+  return index_put_(indices, scalar_tensor(value, dtype()));
 }
 
 // --- rows along one dimension ---------------------------------------------------------------------------------------

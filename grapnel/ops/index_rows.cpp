@@ -189,7 +189,7 @@ Grads IndexPut::grad(const Saved& s, const Tensor& g) {
   const Tensor positions = s.input(1);
   Tensor of_self = g;
   if (s.needs(0) && !a.accumulate)
-    of_self = apply<IndexPut>(a, g, positions, zeros_of(rows_shape(g.shape(), a.dims, positions.shape()), g.dtype()));
+    of_self = apply<IndexPut>(a, g, positions, zeros(rows_shape(g.shape(), a.dims, positions.shape()), g.dtype()));
   return {of_self, Tensor(), s.needs(2) ? index_rows(g, a.dims, positions) : Tensor()};
 }
 Samples IndexPut::samples() {

@@ -3,14 +3,9 @@
 
 #include "grapnel/ops/define.h"
 #include "grapnel/ops/dense.h"
+#include "grapnel/ops/factories.h"
 
 namespace grapnel {
-
-// --- tensors of the library's own -----------------------------------------------------------------------------------
-Tensor zeros_of(const Shape& sizes, DType dtype);
-Tensor ones_of(const Shape& sizes, DType dtype);
-/// A 0-dimensional tensor of type `dtype`.
-Tensor number_of(const Scalar& value, DType dtype);
 
 // --- raw memory -----------------------------------------------------------------------------------------------------
 /// Sets every byte of a fresh, contiguous tensor to zero.

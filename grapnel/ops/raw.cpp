@@ -1,23 +1,9 @@
-/// Memory-level helpers of ops: fresh constants, copies without history, overlapping sums.
+/// Memory-level helpers of ops: copies without history, overlapping sums.
 #include <cstring>
 
 #include "grapnel/ops/internal.h"
 
 namespace grapnel {
-
-Tensor zeros_of(const Shape& sizes, DType dtype) {
-  Tensor t(TensorImpl::empty(sizes, dtype));
-  raw_zero(t);
-  return t;
-}
-
-Tensor ones_of(const Shape& sizes, DType dtype) {
-  Tensor t(TensorImpl::empty(sizes, dtype));
-  copy_elements(t, number_of(1, dtype));
-  return t;
-}
-
-Tensor number_of(const Scalar& value, DType dtype) { return dense(wrap_number(value), dtype); }
 
 void raw_zero(const Tensor& fresh) { std::memset(fresh.impl().data(), 0, static_cast<size_t>(fresh.nbytes())); }
 

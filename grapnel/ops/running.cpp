@@ -35,9 +35,9 @@ void run_lines(std::array<Tensor, K> inputs, const Tensor& out, int dim, bool ba
 /// y moved one step along `dim`, with `first` in front.
 Tensor shifted(const Tensor& y, int64_t dim, double first) {
   Shape edge = y.shape();
-  if (edge.empty() || y.numel() == 0) return first == 0 ? zeros_of(edge, y.dtype()) : ones_of(edge, y.dtype());
+  if (edge.empty() || y.numel() == 0) return first == 0 ? zeros(edge, y.dtype()) : ones(edge, y.dtype());
   edge[static_cast<int>(dim)] = 1;
-  const Tensor parts[] = {first == 0 ? zeros_of(edge, y.dtype()) : ones_of(edge, y.dtype()), y.slice(dim, 0, y.size(dim) - 1)};
+  const Tensor parts[] = {first == 0 ? zeros(edge, y.dtype()) : ones(edge, y.dtype()), y.slice(dim, 0, y.size(dim) - 1)};
   return cat(parts, dim);
 }
 

@@ -136,11 +136,11 @@ Grads Unbind::grad(const Saved& s, const Grads& g) {
   Shape sizes = s.input_shape(0);
   sizes.erase(dim);
   std::vector<Tensor> parts(g.begin(), g.end());
-  Tensor zeros;
+  Tensor nothing;
   for (Tensor& part : parts) {
     if (part.defined()) continue;
-    if (!zeros.defined()) zeros = zeros_of(sizes, s.input_dtype(0));
-    part = zeros;
+    if (!nothing.defined()) nothing = zeros(sizes, s.input_dtype(0));
+    part = nothing;
   }
   return {stack(parts, dim)};
 }
@@ -154,7 +154,7 @@ Grads join_ranges(const Saved& s, const Grads& g, int64_t dim, SizeOf size_of) {
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].defined()) continue;
     sizes[static_cast<int>(dim)] = size_of(static_cast<int>(i));
-    parts[i] = zeros_of(sizes, s.input_dtype(0));
+    parts[i] = zeros(sizes, s.input_dtype(0));
   }
   return {cat(parts, dim)};
 }

@@ -34,7 +34,7 @@ struct Copy : Call<2> {
   static void infer(Inputs in, const Attrs&, Specs& out);
   static void run(Inputs in, const Attrs&, std::span<Tensor> out) { copy_elements(out[0], raw_apart(*in[1], out[0])); }
   static Grads grad(const Saved& s, const Tensor& g) {
-    return {s.needs(0) ? zeros_of(g.shape(), g.dtype()) : Tensor(),
+    return {s.needs(0) ? zeros(g.shape(), g.dtype()) : Tensor(),
             s.needs(1) ? g.sum_to_size(s.input_shape(1)).to(s.input_dtype(1)) : Tensor()};
   }
   static Samples samples() {
