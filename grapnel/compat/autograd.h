@@ -1,0 +1,28 @@
+/// Namespace torch::autograd.
+#pragma once
+
+#include "grapnel/compat/at.h"
+#include "grapnel/autograd/gradcheck.h"
+
+namespace torch::autograd {
+
+using grapnel::AnomalyMode;
+using grapnel::DetectAnomalyGuard;
+using grapnel::Edge;
+using grapnel::FunctionPostHook;
+using grapnel::FunctionPreHook;
+using grapnel::GradMode;
+using grapnel::Node;
+using grapnel::PostAccumulateGradHook;
+using grapnel::SavedVariable;
+using grapnel::Variable;
+using grapnel::variable_list;
+using grapnel::autograd::AutogradContext;
+using grapnel::autograd::Function;
+using grapnel::autograd::backward;
+using grapnel::autograd::grad;
+using AutoGradMode = grapnel::AutoGradMode;
+using tensor_list = std::vector<grapnel::Tensor>;
+using edge_list = std::vector<Edge>;
+
+}  // namespace torch::autograd

@@ -1,0 +1,56 @@
+/// Namespace torch::optim: Grapnel's optimisers, and LibTorch's learning-rate schedules on top of them.
+#pragma once
+
+#include <cmath>
+
+#include "grapnel/compat/at.h"
+
+namespace torch::optim {
+
+using namespace grapnel::optim;
+
+/// Sets the learning rates of all groups, once per call of step().
+class LRScheduler {
+ public:
+  explicit LRScheduler(Optimizer& optimizer) : optimizer_(optimizer) {}
+  virtual ~LRScheduler() = default;
+  void step() {
+    ++step_count_;
+    const std::vector<double> rates = get_lrs();
+    auto& groups = optimizer_.param_groups();
+    grapnel::check(rates.size() == groups.size(), "LRScheduler: get_lrs returned ", rates.size(), " rates for ", groups.size(), " groups.");
+    for (size_t i = 0; i < rates.size(); ++i) groups[i].options().set_lr(rates[i]);
+  }
+
+ protected:
+  virtual std::vector<double> get_lrs() = 0;
+  std::vector<double> get_current_lrs() const {
+    std::vector<double> rates;
+    for (const auto& group : optimizer_.param_groups()) rates.push_back(group.options().get_lr());
+    return rates;
+  }
+  unsigned step_count_ = 0;
+
+ private:
+  Optimizer& optimizer_;
+};
+
+/// Multiplies the rates by gamma after every step_size steps.
+class StepLR : public LRScheduler {
+ public:
+  StepLR(Optimizer& optimizer, unsigned step_size, double gamma = 0.1) : LRScheduler(optimizer), step_size_(step_size), gamma_(gamma) {
+    grapnel::check(step_size > 0, "StepLR: step_size must be positive.");
+  }
+
+ private:
+  std::vector<double> get_lrs() override {
+    std::vector<double> rates = get_current_lrs();
+    if (step_count_ % step_size_ == 0)
+      for (double& rate : rates) rate *= gamma_;
+    return rates;
+  }
+  unsigned step_size_;
+  double gamma_;
+};
+
+}  // namespace torch::optim

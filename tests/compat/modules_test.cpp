@@ -1,0 +1,133 @@
+// LibTorch-style programs with nn::Module, torch::nn::functional and torch::optim.
+#include "grapnel/compat/torch.h"
+
+#include <doctest/doctest.h>
+
+#include <sstream>
+
+namespace F = torch::nn::functional;
+
+namespace {
+
+struct NetImpl : torch::nn::Module {
+  explicit NetImpl(int64_t hidden)
+      : first(register_module("first", torch::nn::Linear(2, hidden))),
+        second(register_module("second", torch::nn::Linear(torch::nn::LinearOptions(hidden, 1).bias(true)))) {
+    scale = register_parameter("scale", torch::ones({1}));
+    calls = register_buffer("calls", torch::zeros({}, torch::kInt64));
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    calls += 1;
+    return second->forward(torch::tanh(first->forward(x))) * scale;
+  }
+  torch::nn::Linear first{nullptr}, second{nullptr};
+  torch::Tensor scale, calls;
+};
+TORCH_MODULE(Net);
+
+const double xor_inputs[4][2] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
+
+std::pair<torch::Tensor, torch::Tensor> xor_data() {
+  auto x = torch::from_blob(const_cast<double*>(&xor_inputs[0][0]), {4, 2}, torch::kFloat64).to(torch::kFloat32);
+  return {x, torch::ne(x.select(1, 0), x.select(1, 1)).to(torch::kFloat32).unsqueeze(1)};
+}
+
+}  // namespace
+
+TEST_CASE("a module lists its parameters and buffers by path") {
+  Net net(3);
+  std::vector<std::string> names;
+  for (const auto& item : net->named_parameters()) names.push_back(item.key());
+  CHECK(names == std::vector<std::string>{"scale", "first.weight", "first.bias", "second.weight", "second.bias"});
+  CHECK(net->named_buffers().contains("calls"));
+  CHECK(net->parameters().size() == 5);
+  CHECK(net->named_parameters()["first.weight"].sizes() == torch::IntArrayRef({3, 2}));
+}
+
+TEST_CASE("a module is trained on XOR by SGD with momentum") {
+  torch::manual_seed(11);
+  auto [x, y] = xor_data();
+  Net net(8);
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.5).momentum(0.9));
+  for (int epoch = 0; epoch < 400; ++epoch) {
+    optimizer.zero_grad();
+    auto loss = F::mse_loss(net->forward(x), y, F::MSELossFuncOptions().reduction(torch::kMean));
+    loss.backward();
+    torch::nn::utils::clip_grad_norm_(net->parameters(), 1.0);
+    optimizer.step();
+  }
+  net->eval();
+  torch::NoGradGuard no_grad;
+  CHECK((net(x) - y).abs().max().item<float>() < 0.05);
+  CHECK(net->calls.item<int64_t>() == 401);
+}
+
+TEST_CASE("a Sequential is trained by AdamW with a schedule") {
+  torch::manual_seed(5);
+  torch::nn::Sequential model(torch::nn::Linear(2, 16), torch::nn::ReLU(), torch::nn::Linear(16, 2));
+  auto [x, y] = xor_data();
+  auto target = y.squeeze(1).to(torch::kLong);
+  torch::optim::AdamW optimizer(model->parameters(), torch::optim::AdamWOptions(0.05).weight_decay(1e-3).betas(std::make_tuple(0.9, 0.99)));
+  torch::optim::StepLR schedule(optimizer, /*step_size=*/100, /*gamma=*/0.5);
+  torch::nn::CrossEntropyLoss criterion;
+  for (int step = 0; step < 200; ++step) {
+    optimizer.zero_grad();
+    criterion(model->forward(x), target).backward();
+    optimizer.step();
+    schedule.step();
+  }
+  CHECK(torch::equal(model->forward(x).argmax(1), target));
+  CHECK(optimizer.param_groups()[0].options().get_lr() == doctest::Approx(0.0125));
+}
+
+TEST_CASE("groups of parameters have learning rates of their own") {
+  auto a = torch::zeros({1}, torch::requires_grad()), b = torch::zeros({1}, torch::requires_grad());
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  groups.emplace_back(std::vector<torch::Tensor>{a}, std::make_unique<torch::optim::SGDOptions>(0.5));
+  groups.emplace_back(std::vector<torch::Tensor>{b});
+  torch::optim::SGD optimizer(groups, /*defaults=*/0.1);
+  (a + b).sum().backward();
+  optimizer.step();
+  CHECK(a.item<double>() == doctest::Approx(-0.5));
+  CHECK(b.item<double>() == doctest::Approx(-0.1));
+  static_cast<torch::optim::SGDOptions&>(optimizer.param_groups()[1].options()).lr(1.0);
+  optimizer.step();
+  CHECK(b.item<double>() == doctest::Approx(-1.1));
+}
+
+TEST_CASE("functional options mean what LibTorch's mean") {
+  auto x = torch::tensor({{1.0, -1.0}, {0.0, 2.0}}, torch::kFloat64);
+  auto t = torch::tensor({0, 1});
+  CHECK(F::cross_entropy(x, t, F::CrossEntropyFuncOptions().reduction(torch::kSum)).item<double>() ==
+        doctest::Approx(2 * std::log1p(std::exp(-2.0))));
+  CHECK(F::cross_entropy(x, t, F::CrossEntropyFuncOptions().reduction(torch::kNone)).sizes() == torch::IntArrayRef({2}));
+  CHECK(torch::allclose(F::nll_loss(F::log_softmax(x, 1), t), F::cross_entropy(x, t)));
+  CHECK(torch::equal(F::dropout(x, F::DropoutFuncOptions().p(0.9)), x));
+  CHECK(torch::allclose(F::softmax(x, F::SoftmaxFuncOptions(-1)).sum(1), torch::ones({2}, torch::kFloat64)));
+  CHECK(F::leaky_relu(x, F::LeakyReLUFuncOptions().negative_slope(0.5)).index({0, 1}).item<double>() == -0.5);
+  CHECK(torch::mse_loss(x, torch::zeros_like(x), at::Reduction::Sum).item<double>() == 6);
+  auto p = torch::sigmoid(x);
+  CHECK(torch::allclose(F::binary_cross_entropy(p, torch::ones_like(x)), F::binary_cross_entropy_with_logits(x, torch::ones_like(x))));
+  auto image = torch::arange(16, torch::kFloat32).view({1, 1, 4, 4});
+  CHECK(torch::equal(F::max_pool2d(image, F::MaxPool2dFuncOptions(2)).flatten(), torch::tensor({5.0, 7.0, 13.0, 15.0})));
+  CHECK(F::conv2d(image, torch::ones({2, 1, 3, 3}), F::Conv2dFuncOptions().padding(1).stride({2, 1})).sizes() == torch::IntArrayRef({1, 2, 2, 4}));
+}
+
+TEST_CASE("initialisers take LibTorch's fan and nonlinearity") {
+  torch::manual_seed(1);
+  auto w = torch::empty({200, 50});
+  torch::nn::init::kaiming_normal_(w, 0, torch::kFanOut, torch::kReLU);
+  CHECK(w.std().item<double>() == doctest::Approx(std::sqrt(2.0 / 200)).epsilon(0.03));
+  torch::nn::init::xavier_uniform_(w);
+  CHECK(w.abs().max().item<double>() <= std::sqrt(6.0 / 250));
+  CHECK(torch::nn::init::calculate_gain(torch::kTanh) == doctest::Approx(5.0 / 3));
+}
+
+TEST_CASE("parameters go into one vector and come back") {
+  Net net(2);
+  auto flat = torch::nn::utils::parameters_to_vector(net->parameters());
+  CHECK(flat.sizes() == torch::IntArrayRef({10}));
+  torch::nn::utils::vector_to_parameters(torch::arange(10, torch::kFloat32), net->parameters());
+  CHECK(net->scale.item<float>() == 0);
+  CHECK(net->second->bias.item<float>() == 9);
+}
