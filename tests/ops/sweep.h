@@ -71,6 +71,18 @@ inline bool same_bits(const Outputs& a, const Outputs& b) {
   return true;
 }
 
+/// Matrix products and convolutions promise equal bits in all modes on one device, but not across layouts and instruction sets.
+inline bool is_product(const Op& op) {
+  auto among = [&]<class... D>(OpList<D...>) { return ((&op == &op_of<D>) || ...); };
+  return among(MatmulOps{}) || among(ConvOps{});
+}
+/// Equal up to rounding.
+inline bool close(const Outputs& a, const Outputs& b) {
+  bool all = a.size() == b.size();
+  for (size_t i = 0; all && i < a.size(); ++i) all = a[i].shape() == b[i].shape() && a[i].allclose(b[i], 1e-12, 1e-12);
+  return all;
+}
+
 /// The same values in another type or layout; plain numbers and absent inputs stay what they are.
 template <class Fn>
 std::vector<Tensor> remade(const std::vector<Tensor>& inputs, Fn&& make) {
