@@ -1,11 +1,13 @@
 /// Grapnel: automatic differentiation whose hooks compile. The umbrella: includes and nothing else.
 #pragma once
 
+#include "grapnel/autograd/accumulate.h"
 #include "grapnel/autograd/anomaly.h"
 #include "grapnel/autograd/checkpoint.h"
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/function.h"
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/autograd/gradcheck.h"
 #include "grapnel/autograd/meta.h"
 #include "grapnel/autograd/multi_grad.h"
 #include "grapnel/autograd/node.h"
@@ -14,7 +16,10 @@
 #include "grapnel/base/error.h"
 #include "grapnel/base/log.h"
 #include "grapnel/base/thread_pool.h"
+#include "grapnel/nn/nn.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/generator.h"
+#include "grapnel/optim/optim.h"
 #include "grapnel/tensor/tensor.h"
+#include "grapnel/tensor/tensor_index.h"

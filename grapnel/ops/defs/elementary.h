@@ -52,9 +52,9 @@ GRAPNEL_OF_INPUT(Log, log, g / x, 0.1, 1.0, 7.5)
 GRAPNEL_OF_INPUT(Log1p, log1p, g / (x + 1.0), -0.5, 1e-3, 7.5)
 GRAPNEL_OF_INPUT(Log2, log2, g / (x * kLn2), 0.1, 1.0, 7.5)
 GRAPNEL_OF_INPUT(Log10, log10, g / (x * kLn10), 0.1, 1.0, 7.5)
-GRAPNEL_OF_INPUT(Sin, sin, g * cos(x), -3.0, 0.0, 1.2)
-GRAPNEL_OF_INPUT(Cos, cos, -g * sin(x), -3.0, 0.0, 1.2)
-GRAPNEL_OF_OUTPUT(Tan, tan, g * (y * y + 1.0), -1.0, 0.0, 1.2)
+GRAPNEL_OF_INPUT(SinOfAny, sin, g * cos(x), -3.0, 0.0, 1.2)
+GRAPNEL_OF_INPUT(CosOfAny, cos, -g * sin(x), -3.0, 0.0, 1.2)
+GRAPNEL_OF_OUTPUT(TanOfAny, tan, g * (y * y + 1.0), -1.0, 0.0, 1.2)
 GRAPNEL_OF_INPUT(Asin, asin, g * rsqrt(1.0 - x * x), -0.8, 0.0, 0.6)
 GRAPNEL_OF_INPUT(Acos, acos, -g * rsqrt(1.0 - x * x), -0.8, 0.0, 0.6)
 GRAPNEL_OF_INPUT(Atan, atan, g / (x * x + 1.0), -3.0, 0.0, 0.6)
@@ -66,6 +66,17 @@ GRAPNEL_OF_INPUT(Erfc, erfc, g * (exp(-(x * x)) * -kTwoOverSqrtPi), -2.0, 0.0, 0
 
 #undef GRAPNEL_OF_INPUT
 #undef GRAPNEL_OF_OUTPUT
+
+// Reducing a huge angle is most of the work, and hardly anybody has one.
+#define GRAPNEL_WITH_USUAL_ANGLES(Def, fn)                                                      \
+  struct Def : Def##OfAny {                                                                     \
+    template <class S> static bool usual(S x) { return in_common_reach(x); }                    \
+    template <class S> static S usual_scalar(S x) { return fn<Reach::common>(x); }              \
+  };
+GRAPNEL_WITH_USUAL_ANGLES(Sin, sin)
+GRAPNEL_WITH_USUAL_ANGLES(Cos, cos)
+GRAPNEL_WITH_USUAL_ANGLES(Tan, tan)
+#undef GRAPNEL_WITH_USUAL_ANGLES
 
 /// 1 / sqrt(x)
 struct Rsqrt : KeepsOutput {
