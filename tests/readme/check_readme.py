@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""README.md's first program is examples/first_hook.cpp, and it runs; links in the documents lead somewhere.
+
+    check_readme.py <build folder>
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CODE = re.compile(r"^```cpp\n(.*?)^```$", re.M | re.S)
+LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
+
+
+def first_program():
+    """The first code block equals the example, byte by byte."""
+    block = CODE.search((ROOT / "README.md").read_text())
+    example = (ROOT / "examples/first_hook.cpp").read_text()
+    if not block or block[1] != example:
+        yield "README.md: the first ```cpp block differs from examples/first_hook.cpp; copy the file there."
+
+
+def output(build):
+    """The program finds the line it was made for, and the hook was called."""
+    program = build / "examples/first_hook"
+    result = subprocess.run([program], capture_output=True, text=True, check=False)
+    match = re.fullmatch(r"w = (\S+), b = (\S+), clipped (\d+) times\n", result.stdout)
+    if result.returncode or not match:
+        yield f"{program}: ended with {result.returncode} and printed {result.stdout!r} {result.stderr!r}"
+    elif abs(float(match[1]) - 3) > 0.05 or abs(float(match[2]) - 0.5) > 0.05 or int(match[3]) < 1:
+        yield f"{program}: found {match[0]!r}; expected w near 3, b near 0.5 and some clipping."
+
+
+def links():
+    """Every relative link of a document names a file or folder."""
+    for document in [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for target in LINK.findall(document.read_text()):
+            if "://" not in target and not (document.parent / target).exists():
+                yield f"{document.relative_to(ROOT)}: the link to {target} leads nowhere."
+
+
+if __name__ == "__main__":
+    results = [list(first_program()), list(output(pathlib.Path(sys.argv[1]))), list(links())]
+    for problem in sum(results, []):
+        print(problem)
+    failed = sum(bool(found) for found in results)
+    print(f"{len(results) - failed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
