@@ -93,10 +93,9 @@ using LogSoftmaxFuncOptions = SoftmaxFuncOptions;
 inline Tensor softmax(const Tensor& input, const SoftmaxFuncOptions& options) { return input.softmax(options.dim()); }
 inline Tensor log_softmax(const Tensor& input, const LogSoftmaxFuncOptions& options) { return input.log_softmax(options.dim()); }
 
-/// As in LibTorch, `training` has to be asked for.
 struct DropoutFuncOptions {
   GRAPNEL_ARG(double, p) = 0.5;
-  GRAPNEL_ARG(bool, training) = false;
+  GRAPNEL_ARG(bool, training) = true;
   GRAPNEL_ARG(bool, inplace) = false;
 };
 inline Tensor dropout(Tensor input, const DropoutFuncOptions& options = {}) {

@@ -15,11 +15,11 @@ class LRScheduler {
   explicit LRScheduler(Optimizer& optimizer) : optimizer_(optimizer) {}
   virtual ~LRScheduler() = default;
   void step() {
-    ++step_count_;
     const std::vector<double> rates = get_lrs();
     auto& groups = optimizer_.param_groups();
     grapnel::check(rates.size() == groups.size(), "LRScheduler: get_lrs returned ", rates.size(), " rates for ", groups.size(), " groups.");
     for (size_t i = 0; i < rates.size(); ++i) groups[i].options().set_lr(rates[i]);
+    ++step_count_;
   }
 
  protected:
@@ -29,13 +29,13 @@ class LRScheduler {
     for (const auto& group : optimizer_.param_groups()) rates.push_back(group.options().get_lr());
     return rates;
   }
-  unsigned step_count_ = 0;
+  unsigned step_count_ = 0;  ///< calls of step() before this one
 
  private:
   Optimizer& optimizer_;
 };
 
-/// Multiplies the rates by gamma after every step_size steps.
+/// Multiplies the rates by gamma whenever step_size calls of step() lie behind; so the first time in call step_size + 1.
 class StepLR : public LRScheduler {
  public:
   StepLR(Optimizer& optimizer, unsigned step_size, double gamma = 0.1) : LRScheduler(optimizer), step_size_(step_size), gamma_(gamma) {
@@ -45,7 +45,7 @@ class StepLR : public LRScheduler {
  private:
   std::vector<double> get_lrs() override {
     std::vector<double> rates = get_current_lrs();
-    if (step_count_ % step_size_ == 0)
+    if (step_count_ > 0 && step_count_ % step_size_ == 0)
       for (double& rate : rates) rate *= gamma_;
     return rates;
   }

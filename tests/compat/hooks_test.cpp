@@ -50,8 +50,8 @@ TEST_CASE("hooks run in order of registration and may return nothing") {
 TEST_CASE("retain_grad keeps the gradient of an intermediate result, after its hooks") {
   auto x = torch::tensor({1.0, 2.0}, torch::requires_grad());
   auto y = x * x;
-  y.retain_grad();
   y.register_hook([](torch::Tensor g) { return g * 10; });
+  y.retain_grad();
   CHECK(y.retains_grad());
   y.sum().backward();
   CHECK(torch::equal(y.grad(), torch::tensor({10.0, 10.0})));
