@@ -31,8 +31,8 @@ void check_close(const Values& got, const Values& expected, double tolerance) {
 TEST_CASE("matmul agrees with the definition for every type and layout") {
   for (const DType dtype : {kFloat64, kFloat32, kBFloat16, kFloat16, kInt64, kInt32, kUInt8}) {
     CAPTURE(dtype);
-    const double tolerance = dtype == kFloat64 ? 1e-14 : dtype == kFloat32 ? 1e-5 : is_floating(dtype) ? 1e-2 : 0;
-    const Tensor a = (sample_tensor({37, 29}) * 3).to(kInt32).abs().to(dtype), b = (sample_tensor({29, 41}) * 2).to(kInt32).abs().to(dtype);
+    const double tolerance = dtype == kFloat64 ? 1e-14 : dtype == kFloat32 ? 1e-5 : is_floating(dtype) ? 1e-2 : 1e-15;
+    const Tensor a = (sample_tensor({37, 29}) * 1.5).to(kInt32).abs().to(dtype), b = (sample_tensor({29, 41}) * 2).to(kInt32).abs().to(dtype);
     check_close(values(matmul(a, b)), naive(a, b), tolerance);
     check_close(values(matmul(a, column_major(b))), naive(a, b), tolerance);
     check_close(values(matmul(spread_out(a), b)), naive(a, b), tolerance);
@@ -130,7 +130,7 @@ TEST_CASE("the gradient of a weight is dense, although the product saw it transp
 TEST_CASE("einsum agrees with the ops it describes") {
   const Tensor a = sample_tensor({2, 3, 4}), b = sample_tensor({2, 4, 5}), v = sample_tensor({4}), m = sample_tensor({4, 4});
   CHECK(allclose(einsum("bij,bjk->bik", {a, b}), matmul(a, b)));
-  CHECK(allclose(einsum("bij,bjk", {a, b}), matmul(a, b)));
+  CHECK(allclose(einsum("bij,bjk", {a, b}), matmul(a, b).sum(0)));
   CHECK(allclose(einsum("bij,bjk->kb", {a, b}), matmul(a, b).sum(1).t()));
   CHECK(allclose(einsum("...j,j->...", {a, v}), matmul(a, v)));
   CHECK(allclose(einsum("ii", {m}), m.diagonal().sum()));
