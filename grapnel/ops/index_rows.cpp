@@ -41,14 +41,26 @@ int64_t position_count(const Shape& x, const Shape& dims) {
 std::vector<int64_t> offsets_in(const Tensor& x, const Shape& dims, const Tensor& positions) {
   const auto* p = reinterpret_cast<const int64_t*>(positions.impl().data());
   std::vector<int64_t> offsets(static_cast<size_t>(positions.numel()));
+  // Dimensions that lie evenly in memory are counted through in one stride.
+  Shape sizes, strides;
+  for (int64_t dim : dims) {
+    const int64_t size = x.shape()[static_cast<int>(dim)], stride = x.impl().strides[static_cast<int>(dim)];
+    const int last = sizes.size() - 1;
+    if (last >= 0 && strides[last] == stride * size) {
+      sizes[last] *= size;
+      strides[last] = stride;
+    } else {
+      sizes.push_back(size);
+      strides.push_back(stride);
+    }
+  }
   for (size_t i = 0; i < offsets.size(); ++i) {
     int64_t rest = p[i];
-    for (int k = dims.size() - 1; k > 0; --k) {
-      const int d = static_cast<int>(dims[k]);
-      offsets[i] += (rest % x.shape()[d]) * x.impl().strides[d];
-      rest /= x.shape()[d];
+    for (int k = sizes.size() - 1; k > 0; --k) {
+      offsets[i] += (rest % sizes[k]) * strides[k];
+      rest /= sizes[k];
     }
-    if (!dims.empty()) offsets[i] += rest * x.impl().strides[static_cast<int>(dims[0])];
+    if (!sizes.empty()) offsets[i] += rest * strides[0];
   }
   return offsets;
 }

@@ -50,7 +50,8 @@ void walk_lines(int64_t length, const std::array<Tensor, K>& starts, const std::
   // Where lines lie side by side in memory, a piece takes many of them: whole cache lines at least, and as many as there are
   // if the lines themselves may be cut.
   const bool side_by_side = nest.row_stride(0) < along[0], cuttable = order == LineOrder::free;
-  const int64_t fewest = !side_by_side ? 1 : cuttable ? std::clamp<int64_t>(nest.row_length(), 64, grain) : 64;
+  const int64_t fewest = !side_by_side ? 1 : cuttable ? std::clamp<int64_t>(nest.row_length(), 64, grain)
+                                                       : std::clamp<int64_t>(nest.row_length() / 4, 64, 1024);
   const int64_t lines = std::max(grain / length, fewest);
   const int64_t part = cuttable ? std::max<int64_t>(1, grain / std::min(lines, nest.numel)) : length;
   const int64_t parts = (length + part - 1) / part, groups = (nest.numel + lines - 1) / lines;

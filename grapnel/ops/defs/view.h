@@ -27,7 +27,7 @@ struct Reshape : View {
   using Attrs = SizesAttrs;
   static Geometry geometry(const Tensor& x, const Attrs& a);
   static Grads grad(const Saved& s, const Tensor& g) { return {g.reshape(s.input_shape(0))}; }
-  static Samples samples() { return {sample({sample_tensor({2, 3, 4})}, Attrs{{4, 6}}), sample({sample_tensor({})}, Attrs{{1, 1}})}; }
+  static Samples samples() { return {sample({sample_tensor({4, 6})}, Attrs{{2, 2, 3, 2}}), sample({sample_tensor({})}, Attrs{{1, 1}})}; }
 };
 
 struct TransposeAttrs {
