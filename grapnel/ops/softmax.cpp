@@ -3,7 +3,6 @@
 #include "grapnel/base/thread_pool.h"
 #include "grapnel/ops/dense.h"
 #include "grapnel/ops/kernels/row.h"
-#include "grapnel/ops/kernels/table.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
 
@@ -16,51 +15,57 @@ constexpr int64_t kWork = 16384;
 
 using RowFn = void (*)(const kernels::SoftmaxArgs&);
 
-/// A tensor as lines along one dimension. A dense line is handed to the kernel as it is, others are staged.
-class Lines {
- public:
-  Lines(const Tensor& x, const Tensor& y, int64_t dim, RowFn kernel) : x_(x), y_(y), kernel_(kernel) {
-    if (x.dim() > 0) n_ = x.size(dim);
-    for (int64_t i = dim + 1; i < x.dim(); ++i) inner_ *= x.size(i);
-    const int compute = static_cast<int>(compute_type(x.dtype()));
-    load_ = kernels::table().load[static_cast<int>(x.dtype())][compute];
-    store_ = kernels::table().store[static_cast<int>(x.dtype())][compute];
-    wide_ = static_cast<int64_t>(element_size(dtype_of(compute_type(x.dtype()))));
-    stored_ = static_cast<int64_t>(x.element_size());
+/// Rows of n values each, dense in x and y.
+void run_rows(const Tensor& x, const Tensor& y, int64_t n, RowFn kernel) {
+  const auto size = static_cast<int64_t>(x.element_size());
+  base::parallel_for(x.numel() / n, std::max<int64_t>(1, kWork / n), [&](int64_t begin, int64_t end) {
+    const auto scratch = std::make_unique_for_overwrite<char[]>(static_cast<size_t>(kernels::row_scratch(n) * size));
+    kernel({end - begin, n, x.impl().data() + begin * n * size, y.impl().data() + begin * n * size, scratch.get()});
+  });
+}
+
+template <class D>
+void compute(Tensor& out, std::same_as<Tensor> auto const&... inputs) {
+  const Tensor* list[] = {&inputs...};
+  run_pointwise(op_of<D>, list, nullptr, {&out, 1});
+}
+template <class D>
+Tensor reduced(const Tensor& x, int64_t dim) {
+  Shape sizes = x.shape();
+  sizes[static_cast<int>(dim)] = 1;
+  Tensor out(TensorImpl::empty(sizes, x.dtype()));
+  const Tensor* list[] = {&x};
+  const ReduceAttrs attrs{.dims = {dim}, .keepdim = true};
+  run_reduction(op_of<D>, list, &attrs, {&out, 1});
+  return out;
+}
+
+/// Along a dimension whose values do not lie side by side the steps are done one after another, each over whole rows of
+/// memory. The row kernels promise the same bits.
+void run_steps(const Tensor& x, Tensor y, int64_t dim, bool log_of_it) {
+  compute<Sub>(y, x, reduced<Amax>(x, dim));
+  if (log_of_it) {
+    Tensor e(TensorImpl::empty(x.shape(), x.dtype()));
+    compute<Exp>(e, y);
+    Tensor sums = reduced<Sum>(e, dim);
+    compute<Log>(sums, sums);
+    compute<Sub>(y, y, sums);
+  } else {
+    compute<Exp>(y, y);
+    compute<Div>(y, y, reduced<Sum>(y, dim));
   }
+}
 
-  void run() const {
-    base::parallel_for(x_.numel() / n_, std::max<int64_t>(1, kWork / n_), [&](int64_t begin, int64_t end) {
-      const bool direct = inner_ == 1 && wide_ == stored_;
-      const int64_t staged = direct ? 0 : 2 * n_;
-      const auto memory = std::make_unique_for_overwrite<char[]>(static_cast<size_t>((kernels::row_scratch(n_) + staged) * wide_));
-      char* const scratch = memory.get();
-      if (direct) return kernel_({end - begin, n_, at(x_, begin), at(y_, begin), scratch});
-      char* const from = scratch + kernels::row_scratch(n_) * wide_;
-      char* const to = from + n_ * wide_;
-      for (int64_t line = begin; line < end; ++line) {
-        load_(at(x_, line), inner_, from, n_);
-        kernel_({1, n_, from, to, scratch});
-        store_(to, at(y_, line), inner_, n_);
-      }
-    });
-  }
-
- private:
-  char* at(const Tensor& t, int64_t line) const {
-    return t.impl().data() + (line / inner_ * n_ * inner_ + line % inner_) * stored_;
-  }
-
-  const Tensor &x_, &y_;
-  RowFn kernel_;
-  int64_t n_ = 1, inner_ = 1, wide_, stored_;
-  kernels::LoadFn load_;
-  kernels::StoreFn store_;
-};
-
-void run_lines(const Tensor& x, const Tensor& y, int64_t dim, RowFn kernels::RowKernels::*kernel) {
+void run_softmax(const Tensor& x, const Tensor& out, int64_t dim, bool log_of_it) {
   if (x.numel() == 0) return;
-  Lines(dense(x, x.dtype()), y, dim, kernels::row_kernels(compute_type(x.dtype())).*kernel).run();
+  const Compute type = compute_type(x.dtype());
+  const Tensor wide = dense(x, dtype_of(type)), y = result_buffer(out, dtype_of(type));
+  const kernels::RowKernels& kernel = kernels::row_kernels(type);
+  if (x.dim() == 0 || contiguous_strides(x.shape())[static_cast<int>(dim)] == 1)
+    run_rows(wide, y, x.dim() == 0 ? 1 : x.size(dim), log_of_it ? kernel.log_softmax : kernel.softmax);
+  else
+    run_steps(wide, y, dim, log_of_it);
+  store_result(out, y);
 }
 
 void infer_like(std::string_view op, const Tensor& x, Specs& out) {
@@ -77,7 +82,7 @@ Tensor along(const Tensor& x, int64_t dim) {
 
 void Softmax::infer(Inputs in, const Attrs&, Specs& out) { infer_like(name, *in[0], out); }
 void Softmax::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
-  run_lines(*in[0], out[0], attrs.dim, &kernels::RowKernels::softmax);
+  run_softmax(*in[0], out[0], attrs.dim, false);
 }
 Samples Softmax::samples() {
   return {sample({sample_tensor({2, 3})}, Attrs{.dim = 1}), sample({sample_tensor({3, 2, 2})}, Attrs{.dim = 0}),
@@ -86,7 +91,7 @@ Samples Softmax::samples() {
 
 void LogSoftmax::infer(Inputs in, const Attrs&, Specs& out) { infer_like(name, *in[0], out); }
 void LogSoftmax::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
-  run_lines(*in[0], out[0], attrs.dim, &kernels::RowKernels::log_softmax);
+  run_softmax(*in[0], out[0], attrs.dim, true);
 }
 Samples LogSoftmax::samples() { return Softmax::samples(); }
 

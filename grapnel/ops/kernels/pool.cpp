@@ -45,20 +45,21 @@ void for_planes(const PoolParams& p, const Fn& fn) {
 template <class T>
 void max_pool(const PoolParams& p, const T* x, T* y, int64_t* index) {
   for_planes(p, [&](int64_t plane) {
-    const T* image = x + plane * p.in[0] * p.in[1];
+    const T* const image = x + plane * p.in[0] * p.in[1];
+    const int64_t width = p.in[1], down = p.dilation[0] * width, right = p.dilation[1];
     int64_t out = plane * p.out[0] * p.out[1];
     for (int64_t i = 0; i < p.out[0]; ++i) {
       const Span rows = covered(p, 0, i);
       for (int64_t j = 0; j < p.out[1]; ++j, ++out) {
         const Span cols = covered(p, 1, j);
-        int64_t place = rows.begin * p.in[1] + cols.begin;
+        int64_t place = rows.begin * width + cols.begin;
         T best = image[place];
-        for (int64_t r = rows.begin; r < rows.end; r += p.dilation[0]) {
-          for (int64_t c = cols.begin; c < cols.end; c += p.dilation[1]) {
-            const T value = image[r * p.in[1] + c];
-            const bool better = value > best || (value != value && best == best);
+        for (int64_t row = rows.begin * width; row < rows.end * width; row += down) {
+          for (int64_t at = row + cols.begin; at < row + cols.end; at += right) {
+            const T value = image[at];
+            const bool better = (value > best) | (value != value);
             best = better ? value : best;
-            place = better ? r * p.in[1] + c : place;
+            place = better ? at : place;
           }
         }
         y[out] = best;

@@ -13,7 +13,7 @@ struct PoolParams {
   bool count_include_pad = true;  ///< averages divide by the whole window, padding included
 };
 
-/// The largest value of each window and its place in the plane; the first of equals, and NaN before numbers.
+/// The largest value of each window and its place in the plane; the first of equals, but the last NaN if there is one.
 template <class T>
 void max_pool(const PoolParams& p, const T* x, T* y, int64_t* index);
 /// Adds each gradient to the place its maximum came from.
