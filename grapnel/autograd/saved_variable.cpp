@@ -25,15 +25,16 @@ SavedHookStack& SavedHookStack::current() {
 
 SavedVariable::SavedVariable(const Tensor& t, bool is_output, const Node&) {
   if (!t.defined()) return;
+  Tensor kept = is_output ? t.detach() : routed(t);
   is_output_ = is_output;
-  output_nr_ = static_cast<uint32_t>(t.output_nr());
+  output_nr_ = static_cast<uint32_t>((is_output ? t : kept).output_nr());
   requires_grad_ = t.requires_grad();
   version_ = t._version();
   const auto& ambient = SavedHookStack::current().pairs;
   if (!ambient.empty() && !t.impl().wrapped_number) {
-    pack(t, t, ambient.back());
+    pack(t, kept, ambient.back());
   } else {
-    data_ = is_output ? t.detach() : t;
+    data_ = std::move(kept);
     state_ = State::plain;
   }
 }
@@ -49,6 +50,10 @@ void SavedVariable::pack(const Tensor& argument, const Tensor& original, SavedTe
   }
   check(argument._version() == before,
         "a pack hook changed its argument in place. The tensor is still in use by the forward pass; return a new one.");
+  if (const auto* tensor = std::any_cast<std::shared_ptr<Tensor>>(&packed->value); tensor && (*tensor)->defined()) {
+    packed->storage = (*tensor)->impl().storage;
+    packed->version = packed->storage->version();
+  }
   if (!is_output_ && requires_grad_) {
     packed->grad_fn = original.grad_fn();
     if (!packed->grad_fn) packed->accumulator = grad_accumulator(original);
@@ -95,6 +100,8 @@ Tensor SavedVariable::unpack(const Node& owner) const {
     }
     return t;
   }
+  check(!packed_->storage || packed_->storage->version() == packed_->version, "a tensor that a pack hook returned for a value saved by ", owner.name(),
+        " was changed by an in-place operation since.\nPack a copy: clone().");
   Tensor t;
   {
     base::UserCodeScope user;

@@ -20,6 +20,11 @@ void compute(const Op& op, Inputs inputs, const void* attrs, Outputs& out) {
   else
     out.resize(specs.size());
   op.run(op, inputs, attrs, std::span<Tensor>(out.data(), out.size()));
+  if (op.family == Family::pointwise && inputs[0]->impl().wrapped_number) [[unlikely]] {
+    bool numbers = true;
+    for (const Tensor* t : inputs) numbers &= t->impl().wrapped_number;
+    out[0].impl().wrapped_number = numbers;
+  }
   if (InferenceMode::is_enabled())
     for (Tensor& t : out) t.impl().inference = true;
 }
@@ -94,14 +99,15 @@ DType result_type(Inputs inputs) {
   // kind (bool, integer, floating) is above that of the ranks before it.
   auto kind = [](DType t) { return is_floating(t) ? 2 : t == DType::Bool ? 0 : 1; };
   int present[3] = {};
-  DType types[3];
+  DType types[3] = {};
   for (const Tensor* t : inputs) {
     if (!t->defined()) continue;
     const TensorImpl& impl = t->impl();
     const int rank = impl.wrapped_number ? 2 : impl.sizes.empty() ? 1 : 0;
     types[rank] = present[rank]++ ? promote_types(types[rank], impl.dtype) : impl.dtype;
   }
-  if (present[2] && types[2] == DType::Float64) types[2] = get_default_dtype();
+  // A number becomes the default type only beside a tensor; arithmetic among numbers keeps all their digits.
+  if (types[2] == DType::Float64 && present[2] && (present[0] || present[1])) types[2] = get_default_dtype();
   bool have = false;
   DType result = DType::Float32;
   for (int rank = 0; rank < 3; ++rank) {
