@@ -20,7 +20,7 @@ namespace {
 
 constexpr int epochs = 2;
 constexpr int64_t batch = 64;
-constexpr double peak_rate = 2e-3, clip_norm = 0.5, target_accuracy = 0.86;
+constexpr double peak_rate = 2e-3, clip_norm = 1.0, target_accuracy = 0.86;
 
 struct NetImpl : nn::Module {
   NetImpl()
@@ -122,7 +122,7 @@ double accuracy(Net& net, const examples::Images& data) {
 void print_results(double share, double speed, const std::vector<LayerLog>& logs) {
   std::printf("\ntest accuracy    %8.2f %%\n", 100 * share);
   std::printf("training speed   %8.0f images/s\n", speed);
-  std::printf("\nWhat the hooks saw (gradient norms; clipped above %.2g)\n\n", clip_norm);
+  std::printf("\nWhat the hooks saw (gradient norms; clipped above %.1f)\n\n", clip_norm);
   std::printf("  %-6s  %9s  %9s  %9s  %8s\n", "layer", "gradients", "mean norm", "max norm", "clipped");
   for (const LayerLog& log : logs) {
     const double count = static_cast<double>(std::max<int64_t>(log.count, 1));
