@@ -13,6 +13,8 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "grapnel/base/error.h"
@@ -37,10 +39,13 @@ class GzipReader {
   size_t read_some(void* out, size_t size) {
     const int got = gzread(file_.get(), out, static_cast<unsigned>(size));
     int code = Z_OK;
-    const char* text = gzerror(file_.get(), &code);
+    std::string_view text = gzerror(file_.get(), &code);
+    // zlib puts the path in front of its messages, as the message below does.
+    const std::string prefix = path_.string() + ": ";
+    if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
     // zlib reports a stream that stops in the middle only beside the bytes it still could give.
     grapnel::check(got >= 0 && (code == Z_OK || code == Z_STREAM_END), path_.string(), ": damaged: ",
-                   code == Z_ERRNO ? std::strerror(errno) : text, ".\nInstall or download the file again.");
+                   code == Z_ERRNO ? std::string_view(std::strerror(errno)) : text, ".\nInstall or download the file again.");
     return static_cast<size_t>(got);
   }
 

@@ -10,6 +10,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CODE = re.compile(r"^```cpp\n(.*?)^```$", re.M | re.S)
+BLOCK = re.compile(r"^```.*?^```$", re.M | re.S)
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 
 
@@ -35,7 +36,7 @@ def output(build):
 def links():
     """Every relative link of a document names a file or folder."""
     for document in [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        for target in LINK.findall(document.read_text()):
+        for target in LINK.findall(BLOCK.sub("", document.read_text())):
             if "://" not in target and not (document.parent / target).exists():
                 yield f"{document.relative_to(ROOT)}: the link to {target} leads nowhere."
 
