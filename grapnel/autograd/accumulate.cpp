@@ -22,13 +22,6 @@ bool AccumulateGrad::release_owner() const noexcept {
   return last;
 }
 
-const std::shared_ptr<HookTable>& AccumulateGrad::make_leaf_hooks() {
-  AutogradMeta& meta = *find_meta(leaf_);
-  std::lock_guard guard(meta.lock);
-  if (!meta.hooks) meta.hooks = std::make_shared<HookTable>();
-  return meta.hooks;
-}
-
 Grads AccumulateGrad::apply(Grads grads) {
   accumulate(grads, false);
   return {};
@@ -104,7 +97,7 @@ void AccumulateGrad::accumulate(Grads& grads, bool seed_is_callers) {
 
 void AccumulateGrad::run_post_accumulate_hooks() {
   HookTable* table = hooks();
-  if (!table) return;
+  if (!table || !table->has(HookKind::post_accumulate)) return;
   const HookSnapshot lists = table->snapshot();
   for (const HookEntry& entry : lists->post_accumulate) {
     {
@@ -112,7 +105,7 @@ void AccumulateGrad::run_post_accumulate_hooks() {
       (*static_cast<PostAccumulateGradHook*>(entry.hook.get()))(leaf_);
     }
     if (AnomalyMode::should_check_nan())
-      anomaly::check_hook_result(find_meta(leaf_)->grad, *this, *entry.label, HookKind::post_accumulate);
+      anomaly::check_hook_result(find_meta(leaf_)->grad, *this, entry.label, HookKind::post_accumulate);
   }
 }
 

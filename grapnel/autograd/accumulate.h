@@ -16,8 +16,7 @@ class AccumulateGrad final : public Node {
   /// The same as apply, and leaves in `grads[0]` what post-hooks are to see: see Note [Adopting gradients].
   void accumulate(Grads& grads, bool seed_is_callers);
  protected:
-  HookTable* leaf_hooks() const override { return find_meta(leaf_)->hooks.get(); }
-  const std::shared_ptr<HookTable>& make_leaf_hooks() override;
+  LazyHooks* leaf_hooks() const override { return &find_meta(leaf_)->hooks; }
   bool release_owner() const noexcept override;
 
  private:

@@ -76,8 +76,9 @@ class Pass {
   std::shared_ptr<void>& state(const void* key) { return states_by_key_[key]; }
   bool will_visit(const Node* node) const {
     const int64_t i = nodes_.find(node);
-    return i >= 0 && static_cast<size_t>(i) < walked_.size() && walked_[static_cast<size_t>(i)] && reached(static_cast<size_t>(i));
+    return i >= 0 && states_[static_cast<size_t>(i)].walked && reached(static_cast<size_t>(i));
   }
+  bool will_run(const Node* node) const { return will_visit(node) && states_[static_cast<size_t>(nodes_.find(node))].execute; }
   void journal(const Tensor& leaf) {
     if (!strong_) return;
     AutogradMeta& meta = *find_meta(leaf);
@@ -97,6 +98,7 @@ class Pass {
     int32_t waiting_for = 0;
     bool execute = true;
     bool target = false;  ///< asked for by `inputs`
+    bool walked = false;  ///< on a way from a root
     Grads buffers;
   };
   struct Wanted {
@@ -108,7 +110,7 @@ class Pass {
 
   size_t discover(Node* node) {
     const auto [index, added] = nodes_.insert(node, static_cast<uint32_t>(states_.size()));
-    if (added) states_.push_back({node, 0, true, false, {}});
+    if (added) states_.push_back({node, 0, true, false, false, {}});
     return index;
   }
 
@@ -174,9 +176,7 @@ class Pass {
       size_t next_edge;
     };
     const size_t first = discover(root);
-    if (walked_.size() < states_.size()) walked_.resize(states_.size());
-    if (walked_[first]) return;
-    walked_[first] = true;
+    if (std::exchange(states_[first].walked, true)) return;
     const bool limited = request_.inputs.has_value();
     if (limited) states_[first].execute = false;
     std::vector<Frame> stack{{first, 0}};
@@ -187,13 +187,11 @@ class Pass {
         const Edge& edge = node->next_edge(frame.next_edge++);
         if (!edge) continue;
         const size_t child = discover(edge.node.get());
-        if (walked_.size() < states_.size()) walked_.resize(states_.size());
         ++states_[child].waiting_for;
-        if (walked_[child]) {
+        if (std::exchange(states_[child].walked, true)) {
           if (limited && reached(child)) states_[frame.index].execute = true;
           continue;
         }
-        walked_[child] = true;
         if (limited) states_[child].execute = false;
         stack.push_back({child, 0});
         continue;
@@ -300,8 +298,9 @@ class Pass {
 
   Grads run_formula(Node& node, const Grads& grads) {
     for (Pass* p = outer_; p; p = p->outer_)
-      check(!(p->in_formula && p->current == &node), "backward: the node of ", node.name(), " (called at ", node.where(),
-            ") is already running in an outer pass on this thread; a pass started inside it may not run it again.");
+      if (p->in_formula && p->current == &node) [[unlikely]]
+        fail("backward: the node of ", node.name(), " (called at ", node.where(),
+             ") is already running in an outer pass on this thread; a pass started inside it may not run it again.");
     in_formula = true;
     struct Leave {
       bool& flag;
@@ -359,7 +358,6 @@ class Pass {
   const bool strong_, check_nan_;
   NodeMap nodes_;
   std::vector<State> states_;
-  std::vector<bool> walked_;
   SmallVector<NodePtr, 2> root_nodes_;
   SmallVector<Edge, 2> target_edges_;
   SmallVector<const TensorImpl*, 2> callers_seeds_;
@@ -420,6 +418,7 @@ std::shared_ptr<void>& pass_state(const void* key) {
   return thread_state.pass->state(key);
 }
 bool pass_will_visit(const Node* node) { return thread_state.pass && thread_state.pass->will_visit(node); }
+bool pass_will_run(const Node* node) { return thread_state.pass && thread_state.pass->will_run(node); }
 
 }  // namespace engine
 

@@ -47,6 +47,8 @@ void journal_leaf_write(const Tensor& leaf);
 std::shared_ptr<void>& pass_state(const void* key);
 /// Whether the innermost pass will still reach, or has reached, the node.
 bool pass_will_visit(const Node* node);
+/// Whether the innermost pass runs the node's formula, and so its node hooks: grad() only passes by the nodes it was asked for.
+bool pass_will_run(const Node* node);
 
 }  // namespace engine
 

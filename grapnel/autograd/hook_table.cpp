@@ -18,8 +18,10 @@ void for_each_list(Lists& lists, Fn&& fn) {
 }
 }  // namespace
 
-std::string HookLabel::describe(HookKind kind) const {
-  return str(grapnel::name(kind), name.empty() ? "" : " '", name, name.empty() ? "" : "'", " registered at ", site_of(site));
+std::ostream& operator<<(std::ostream& out, const HookLabel::Description& d) {
+  out << grapnel::name(d.kind);
+  if (!d.label.name.empty()) out << " '" << d.label.name << "'";
+  return out << " registered at " << site_of(d.label.site);
 }
 
 HookEntries* HookLists::list(HookKind kind, uint32_t slot) {
@@ -40,6 +42,15 @@ HookEntries* HookLists::list(HookKind kind, uint32_t slot) {
   return nullptr;
 }
 
+namespace {
+uint8_t kinds_in(const HookLists& lists) {
+  auto bit = [](HookKind kind, bool present) { return static_cast<uint8_t>(present << static_cast<int>(kind)); };
+  return bit(HookKind::tensor, !lists.tensor.empty()) | bit(HookKind::retain_grad, !lists.retain.empty()) |
+         bit(HookKind::node_pre, !lists.pre.empty()) | bit(HookKind::post_accumulate, !lists.post_accumulate.empty()) |
+         bit(HookKind::node_post, !lists.post.empty());
+}
+}  // namespace
+
 HookTable::HookTable() : lists_(make_intrusive<HookLists>()) {}
 
 template <class Change>
@@ -54,14 +65,14 @@ void HookTable::change(Change&& fn) {
       old = std::exchange(lists_, std::move(copy));
     }
     fn(*lists_);
+    kinds_.store(kinds_in(*lists_), std::memory_order_release);
   }
 }
 
 HookHandle HookTable::add(HookKind kind, uint32_t slot, std::shared_ptr<HookBase> hook, HookOptions options) {
   const uint64_t id = next_hook_id();
-  auto label = std::make_shared<const HookLabel>(HookLabel{std::move(options.name), options.site});
   change([&](HookLists& lists) {
-    lists.list(kind, slot)->push_back({id, std::move(hook), std::move(label)});
+    lists.list(kind, slot)->push_back({id, std::move(hook), {std::move(options.name), options.site}});
     if (first_id_ == 0) first_id_ = id;
     last_id_ = std::max(last_id_, id);
   });
@@ -121,7 +132,7 @@ std::vector<HookInfo> HookTable::infos() const {
   std::vector<HookInfo> out;
   const HookSnapshot lists = snapshot();
   for_each_list(*lists, [&](HookKind kind, uint32_t slot, const HookEntries& entries) {
-    for (const HookEntry& e : entries) out.push_back({e.id, kind, static_cast<int>(slot), e.label->name, site_of(e.label->site)});
+    for (const HookEntry& e : entries) out.push_back({e.id, kind, static_cast<int>(slot), e.label.name, site_of(e.label.site)});
   });
   return out;
 }
@@ -131,6 +142,18 @@ bool HookTable::has_user_hooks() const {
   const HookSnapshot lists = snapshot();
   for_each_list(*lists, [&](HookKind, uint32_t, const HookEntries& entries) { any |= !entries.empty(); });
   return any;
+}
+
+const std::shared_ptr<HookTable>& LazyHooks::make() {
+  if (!get()) {
+    auto fresh = std::make_shared<HookTable>();
+    std::lock_guard guard(lock_);
+    if (!owner_) {
+      owner_ = std::move(fresh);
+      table_.store(owner_.get(), std::memory_order_release);
+    }
+  }
+  return owner_;
 }
 
 }  // namespace grapnel

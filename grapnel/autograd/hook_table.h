@@ -2,10 +2,14 @@
 /// may be added and removed at any time, from any thread, by anyone, themselves included.
 #pragma once
 
+#include <atomic>
+#include <atomic>
 #include <memory>
+#include <ostream>
 #include <vector>
 
 #include "grapnel/base/intrusive_ptr.h"
+#include "grapnel/base/pool.h"
 #include "grapnel/base/small_vector.h"
 #include "grapnel/base/spin_lock.h"
 #include "grapnel/tensor/function_hook.h"
@@ -19,14 +23,20 @@ void intrusive_release(const AutogradMeta* meta) noexcept;
 struct HookLabel {
   std::string name;
   std::source_location site;
-  /// "tensor hook 'clip' registered at train.cpp:12"
-  std::string describe(HookKind kind) const;
+  /// Prints "tensor hook 'clip' registered at train.cpp:12". Hooks are checked at every firing, so nothing is put together
+  /// before it is printed.
+  struct Description {
+    const HookLabel& label;
+    HookKind kind;
+    friend std::ostream& operator<<(std::ostream& out, const Description& d);
+  };
+  Description describe(HookKind kind) const { return {*this, kind}; }
 };
 
 struct HookEntry {
   uint64_t id = 0;
   std::shared_ptr<HookBase> hook;
-  std::shared_ptr<const HookLabel> label;
+  HookLabel label;
 };
 using HookEntries = SmallVector<HookEntry, 1>;
 
@@ -36,7 +46,7 @@ struct RetainEntry {
 };
 
 /// One version of all lists of a table.
-struct HookLists {
+struct HookLists : base::Pooled {
   RefCount refs;
   struct Slot {
     uint32_t slot = 0;
@@ -66,6 +76,8 @@ class HookTable final : public HookOwner, public std::enable_shared_from_this<Ho
   void add_retain(uint32_t slot, IntrusivePtr<AutogradMeta> tensor);
   void remove_retain(const AutogradMeta* tensor);
 
+  /// Whether there may be hooks of a kind. Walking a node asks this first, so that kinds without hooks cost one load.
+  bool has(HookKind kind) const { return kinds_.load(std::memory_order_acquire) >> static_cast<int>(kind) & 1; }
   HookSnapshot snapshot() const;
   std::vector<HookInfo> infos() const;
   bool has_user_hooks() const;
@@ -76,7 +88,20 @@ class HookTable final : public HookOwner, public std::enable_shared_from_this<Ho
 
   mutable base::SpinLock lock_;
   HookSnapshot lists_;
+  std::atomic<uint8_t> kinds_{0};  ///< one bit for each kind in lists_
   uint64_t first_id_ = 0, last_id_ = 0;
+};
+
+/// The table of one owner, made when the first hook is registered. Asking for it costs one load; threads may ask and make at once.
+class LazyHooks {
+ public:
+  HookTable* get() const { return table_.load(std::memory_order_acquire); }
+  const std::shared_ptr<HookTable>& make();
+
+ private:
+  std::atomic<HookTable*> table_{nullptr};
+  base::SpinLock lock_;
+  std::shared_ptr<HookTable> owner_;  ///< written once
 };
 
 }  // namespace grapnel

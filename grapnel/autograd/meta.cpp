@@ -71,6 +71,17 @@ uint64_t node_number(const Tensor& base) {
 EdgeOverride::EdgeOverride(const Tensor& t, Edge edge) { overrides.push_back({t.impl_ptr(), std::move(edge)}); }
 EdgeOverride::~EdgeOverride() { overrides.pop_back(); }
 
+Tensor routed(const Tensor& t) {
+  for (size_t i = overrides.size(); i-- > 0;) {
+    if (overrides[i].tensor != t.impl_ptr()) continue;
+    const Edge edge = overrides[i].edge;
+    Tensor alias = t.detach();
+    set_history(alias, edge.node, edge.slot);
+    return alias;
+  }
+  return t;
+}
+
 const NodePtr& current_grad_fn(const Tensor& t) {
   static const NodePtr none;
   AutogradMeta* meta = find_meta(t);
@@ -128,10 +139,7 @@ const std::shared_ptr<HookTable>& tensor_hook_table(const Tensor& t, uint32_t& s
     return table;
   }
   slot = 0;
-  AutogradMeta& meta = autograd_meta(t);
-  std::lock_guard guard(meta.lock);
-  if (!meta.hooks) meta.hooks = std::make_shared<HookTable>();
-  return meta.hooks;
+  return autograd_meta(t).hooks.make();
 }
 
 }  // namespace grapnel

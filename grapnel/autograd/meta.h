@@ -43,7 +43,7 @@ struct AutogradMeta {
   /// Stand-ins for a leaf, as unpack hooks make them: the leaf's accumulate node.
   NodePtr borrowed_accumulator;
   /// Leaves: all hooks, those of the accumulate node included, so that they outlive it.
-  std::shared_ptr<HookTable> hooks;
+  LazyHooks hooks;
   std::unique_ptr<ViewMeta> view;
   /// Bases: tables of view nodes that carry hooks and would be cut off by an in-place change.
   std::vector<std::weak_ptr<HookTable>> hooked_views;
@@ -79,5 +79,7 @@ class EdgeOverride {
   EdgeOverride(const EdgeOverride&) = delete;
   EdgeOverride& operator=(const EdgeOverride&) = delete;
 };
+/// `t` as a node saves it: itself, or while an EdgeOverride routes its gradient, an alias whose gradient always flows there.
+Tensor routed(const Tensor& t);
 
 }  // namespace grapnel

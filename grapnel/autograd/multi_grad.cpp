@@ -133,7 +133,7 @@ HookHandle register_all_post_accumulate_hook(const variable_list& leaves, AllGra
 }  // namespace autograd
 
 std::vector<HookInfo> hooks_of(const Node& node) {
-  HookTable* table = node.hooks();
+  const HookTable* table = node.hooks();
   return table ? table->infos() : std::vector<HookInfo>();
 }
 
@@ -146,7 +146,8 @@ std::vector<HookInfo> hooks_of(const Tensor& tensor) {
       if (info.kind == HookKind::tensor && info.slot == static_cast<int>(meta->output_nr)) mine.push_back(std::move(info));
     return mine;
   }
-  return meta->hooks ? meta->hooks->infos() : std::vector<HookInfo>();
+  const HookTable* table = meta->hooks.get();
+  return table ? table->infos() : std::vector<HookInfo>();
 }
 
 }  // namespace grapnel

@@ -55,19 +55,6 @@ void Node::destroy(Node* node) noexcept {
   graveyard.draining = false;
 }
 
-const std::shared_ptr<HookTable>& Node::make_leaf_hooks() {
-  GRAPNEL_ASSERT(false, "only accumulate nodes keep their hooks on a leaf");
-  return hooks_;
-}
-
-const std::shared_ptr<HookTable>& Node::make_hooks() {
-  if (accumulate_) return make_leaf_hooks();
-  lock_.lock();
-  if (!hooks_) hooks_ = std::make_shared<HookTable>();
-  lock_.unlock();
-  return hooks_;
-}
-
 HookHandle Node::add_hook(HookKind kind, std::shared_ptr<HookBase> hook, HookOptions options) {
   return make_hooks()->add(kind, 0, std::move(hook), std::move(options));
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "grapnel/autograd/hook_table.h"
 #include "grapnel/base/intrusive_ptr.h"
 #include "grapnel/base/pool.h"
 #include "grapnel/base/small_vector.h"
@@ -18,7 +19,6 @@
 
 namespace grapnel {
 
-class HookTable;
 class Node;
 using NodePtr = IntrusivePtr<Node>;
 
@@ -82,8 +82,8 @@ class Node {
   HookHandle add_post_hook(std::unique_ptr<FunctionPostHook> hook, HookOptions options = {});
 
   /// Null while no hook was ever registered: the price of an unused hook slot is this one check.
-  HookTable* hooks() const { return accumulate_ ? leaf_hooks() : hooks_.get(); }
-  const std::shared_ptr<HookTable>& make_hooks();
+  HookTable* hooks() const { return accumulate_ ? leaf_hooks()->get() : hooks_.get(); }
+  const std::shared_ptr<HookTable>& make_hooks() { return accumulate_ ? leaf_hooks()->make() : hooks_.make(); }
 
   /// Address of the call in the user's program that made this node.
   const void* site() const { return site_; }
@@ -102,8 +102,8 @@ class Node {
  protected:
   enum class Kind : uint8_t { ordinary, accumulate };
   explicit Node(Kind kind = Kind::ordinary);
-  virtual HookTable* leaf_hooks() const { return nullptr; }
-  virtual const std::shared_ptr<HookTable>& make_leaf_hooks();
+  /// Accumulate nodes keep their hooks on the leaf.
+  virtual LazyHooks* leaf_hooks() const { return nullptr; }
   /// True when the last owner let go.
   virtual bool release_owner() const noexcept { return refs_.release(); }
   mutable base::SpinLock lock_;
@@ -116,7 +116,7 @@ class Node {
   bool accumulate_;
   uint64_t sequence_nr_;
   const void* site_ = nullptr;
-  std::shared_ptr<HookTable> hooks_;
+  LazyHooks hooks_;
   struct AnomalyTrace;
   std::unique_ptr<AnomalyTrace> anomaly_;
   EdgeList next_edges_;

@@ -55,6 +55,7 @@ Grads OpNode::apply(Grads grads) {
 }
 
 void OpNode::release_saved() {
+  if (saved_.empty()) return;
   SmallVector<SavedVariable, 2> dying;
   {
     std::lock_guard guard(lock_);

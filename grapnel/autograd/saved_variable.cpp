@@ -84,10 +84,14 @@ void SavedVariable::fail_version(const Node& owner) const {
        ".\nThe op was called at ", owner.where(), ".\nUse an out-of-place operation, or change a clone().");
 }
 
+void SavedVariable::fail_freed(const Node& owner) const {
+  fail("the saved values of ", owner.name(), " have already been freed by an earlier backward pass through this graph (the op was called at ",
+       owner.where(), ").\nPass retain_graph = true to the earlier backward() or grad() if the graph is needed again.");
+}
+
 Tensor SavedVariable::unpack(const Node& owner) const {
   if (state_ == State::empty) return Tensor();
-  check(state_ != State::freed, "the saved values of ", owner.name(), " have already been freed by an earlier backward pass through this graph (the op was called at ",
-        owner.where(), ").\nPass retain_graph = true to the earlier backward() or grad() if the graph is needed again.");
+  if (state_ == State::freed) fail_freed(owner);
   if (state_ == State::plain) {
     if (data_._version() != version_) fail_version(owner);
     if (!is_output_) return data_;

@@ -60,6 +60,7 @@ class SavedVariable {
   struct Packed;
   void pack(const Tensor& argument, const Tensor& original, SavedTensorHookPair hooks);
   [[noreturn]] void fail_version(const Node& owner) const;
+  [[noreturn]] void fail_freed(const Node& owner) const;
 
   Tensor data_;
   uint32_t version_ = 0;

@@ -36,17 +36,17 @@ class WriteGuard {
 void run_slot(Node& node, const HookEntries& hooks, uint32_t slot, Tensor& grad, const VisitContext& context) {
   for (const HookEntry& entry : hooks) {
     const WriteGuard guard(grad);
-    const HookContext told{&node, static_cast<int>(slot), context.pass, context.depth, context.create_graph, entry.label->name};
+    const HookContext told{&node, static_cast<int>(slot), context.pass, context.depth, context.create_graph, entry.label.name};
     Tensor result;
     {
       base::UserCodeScope user;
       result = static_cast<TensorHook*>(entry.hook.get())->call(grad, told);
     }
-    guard.check_unchanged(*entry.label, HookKind::tensor);
+    guard.check_unchanged(entry.label, HookKind::tensor);
     if (!result.defined() || result.is_same(grad)) continue;
-    check_replacement(grad, result, *entry.label, HookKind::tensor);
+    check_replacement(grad, result, entry.label, HookKind::tensor);
     grad = std::move(result);
-    if (AnomalyMode::should_check_nan()) [[unlikely]] anomaly::check_hook_result(grad, node, *entry.label, HookKind::tensor);
+    if (AnomalyMode::should_check_nan()) [[unlikely]] anomaly::check_hook_result(grad, node, entry.label, HookKind::tensor);
   }
 }
 
@@ -67,6 +67,7 @@ variable_list to_list(const Grads& grads) { return variable_list(grads.begin(), 
 }  // namespace
 
 void run_tensor_hooks(Node& node, HookTable& table, Grads& grads, const VisitContext& context) {
+  if (!table.has(HookKind::tensor) && !table.has(HookKind::retain_grad)) return;
   HookSnapshot lists = table.snapshot();
   for (size_t i = 0; i < lists->tensor.size(); ++i) {
     // Each slot's list is taken as it is when that list starts.
@@ -85,8 +86,8 @@ void write_retained(AutogradMeta& tensor, const Tensor& grad) {
 }
 
 void run_pre_hooks(Node& node, HookTable& table, Grads& grads) {
+  if (!table.has(HookKind::node_pre)) return;
   const HookSnapshot lists = table.snapshot();
-  if (lists->pre.empty()) return;
   for (const HookEntry& entry : lists->pre) {
     const variable_list argument = to_list(grads);
     SmallVector<WriteGuard, 3> guards;
@@ -96,14 +97,14 @@ void run_pre_hooks(Node& node, HookTable& table, Grads& grads) {
       base::UserCodeScope user;
       result = static_cast<NodePreHook*>(entry.hook.get())->call(argument);
     }
-    for (const WriteGuard& guard : guards) guard.check_unchanged(*entry.label, HookKind::node_pre);
-    if (result) take_list(grads, *result, *entry.label, HookKind::node_pre, node);
+    for (const WriteGuard& guard : guards) guard.check_unchanged(entry.label, HookKind::node_pre);
+    if (result) take_list(grads, *result, entry.label, HookKind::node_pre, node);
   }
 }
 
 void run_post_hooks(Node& node, HookTable& table, Grads& grad_inputs, const Grads& grad_outputs) {
+  if (!table.has(HookKind::node_post)) return;
   const HookSnapshot lists = table.snapshot();
-  if (lists->post.empty()) return;
   const variable_list consumed = to_list(grad_outputs);
   for (const HookEntry& entry : lists->post) {
     ListHookResult result;
@@ -111,13 +112,13 @@ void run_post_hooks(Node& node, HookTable& table, Grads& grad_inputs, const Grad
       base::UserCodeScope user;
       result = static_cast<NodePostHook*>(entry.hook.get())->call(to_list(grad_inputs), consumed);
     }
-    if (result) take_list(grad_inputs, *result, *entry.label, HookKind::node_post, node);
+    if (result) take_list(grad_inputs, *result, entry.label, HookKind::node_post, node);
   }
 }
 
 void validate_outputs(const Node& node, Grads& outputs) {
-  check(outputs.size() <= node.num_outputs() || node.is_user_code(), "internal: ", node.name(), " produced too many gradients");
-  if (outputs.size() > node.num_outputs()) {
+  if (outputs.size() > node.num_outputs()) [[unlikely]] {
+    GRAPNEL_ASSERT(node.is_user_code(), node.name(), " produced too many gradients");
     for (size_t i = node.num_outputs(); i < outputs.size(); ++i)
       check(!outputs[i].defined(), "the backward of ", node.name(), " returned ", outputs.size(), " gradients, expected ", node.num_outputs(), ".");
   }

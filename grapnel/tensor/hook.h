@@ -48,6 +48,8 @@ class HookOwner {
  public:
   virtual ~HookOwner() = default;
   virtual void remove_hook(uint64_t id) = 0;
+  /// The same, and calls that were already arranged for the hook are off, too.
+  virtual void remove_hook_now(uint64_t id) { remove_hook(id); }
   virtual bool has_hook(uint64_t id) const = 0;
 };
 
@@ -66,6 +68,13 @@ class HookHandle {
 
   void remove() {
     if (auto owner = owner_.lock()) owner->remove_hook(id_);
+  }
+  struct Now {};
+  static constexpr Now now{};
+  /// `handle.remove(HookHandle::now)` also stops a module's backward hook for graphs made before, which remove() leaves as
+  /// they are.
+  void remove(Now) {
+    if (auto owner = owner_.lock()) owner->remove_hook_now(id_);
   }
   /// True while the hook is registered.
   bool active() const {

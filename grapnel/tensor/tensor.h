@@ -4,6 +4,7 @@
 /// Methods are declared here and defined where their meaning lives: views and arithmetic in ops/, gradients in autograd/.
 #pragma once
 
+#include <concepts>
 #include <optional>
 #include <span>
 #include <string>
@@ -199,9 +200,13 @@ class Tensor {
   Tensor any(int64_t dim, bool keepdim = false) const;
   Tensor all() const;
   Tensor all(int64_t dim, bool keepdim = false) const;
-  Tensor var(bool unbiased = true) const;
+  Tensor var() const { return var(IntArrayRef{}); }
+  template <std::same_as<bool> B>
+  Tensor var(B unbiased) const { return var(IntArrayRef{}, unbiased); }
   Tensor var(IntArrayRef dims, bool unbiased = true, bool keepdim = false) const;
-  Tensor std(bool unbiased = true) const;
+  Tensor std() const { return std(IntArrayRef{}); }
+  template <std::same_as<bool> B>
+  Tensor std(B unbiased) const { return std(IntArrayRef{}, unbiased); }
   Tensor std(IntArrayRef dims, bool unbiased = true, bool keepdim = false) const;
   Tensor norm(const Scalar& p = 2) const;
   Tensor norm(const Scalar& p, IntArrayRef dims, bool keepdim = false) const;
