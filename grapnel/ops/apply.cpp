@@ -120,7 +120,7 @@ DType result_type(Inputs inputs) {
 }
 
 Tensor wrap_number(const Scalar& value) {
-  Tensor t(TensorImpl::empty({}, value.dtype()));
+  Tensor t(TensorImpl::create(Storage::create(sizeof(double)), value.dtype(), {}, {}));
   TensorImpl& impl = t.impl();
   impl.wrapped_number = true;
   if (value.is_bool()) *reinterpret_cast<bool*>(impl.data()) = value.to_bool();

@@ -127,10 +127,14 @@ Tensor argmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = f
 Tensor argmin(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
 Tensor any(const Tensor& x);
 Tensor all(const Tensor& x);
-Tensor var(const Tensor& x, bool unbiased = true);
-Tensor var(const Tensor& x, IntArrayRef dims, bool unbiased = true, bool keepdim = false);
-Tensor std(const Tensor& x, bool unbiased = true);
-Tensor std(const Tensor& x, IntArrayRef dims, bool unbiased = true, bool keepdim = false);
+Tensor var(const Tensor& x, IntArrayRef dims = {}, bool unbiased = true, bool keepdim = false);
+// A template, so that the list in var(x, {0}) is never taken for a flag.
+template <std::same_as<bool> B>
+Tensor var(const Tensor& x, B unbiased) { return var(x, IntArrayRef{}, unbiased); }
+Tensor std(const Tensor& x, IntArrayRef dims = {}, bool unbiased = true, bool keepdim = false);
+// A template, so that the list in std(x, {0}) is never taken for a flag.
+template <std::same_as<bool> B>
+Tensor std(const Tensor& x, B unbiased) { return std(x, IntArrayRef{}, unbiased); }
 Tensor norm(const Tensor& x, const Scalar& p = 2);
 Tensor norm(const Tensor& x, const Scalar& p, IntArrayRef dims, bool keepdim = false);
 Tensor logsumexp(const Tensor& x, IntArrayRef dims, bool keepdim = false);

@@ -79,7 +79,7 @@ enum class TypeRule : uint8_t {
   compare,   ///< common type in, bool out
   test,      ///< as compare
   select,    ///< the first input is a mask; common type of the others
-  fill,      ///< as select, with the mask second
+  fill,      ///< the mask comes second; the first input decides
   widen,     ///< reductions: integers and bools become i64
 };
 

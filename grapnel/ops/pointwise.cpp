@@ -18,14 +18,25 @@ constexpr int64_t kLongRow = 128;
 
 using Nest = LoopNest<kMaxInputs + 1>;
 
+/// Whether all inputs have the shape and the type of the first, so that there is nothing to broadcast or promote.
+bool alike(Inputs inputs) {
+  const TensorImpl& first = inputs[0]->impl();
+  for (const Tensor* t : inputs.subspan(1)) {
+    const TensorImpl& other = t->impl();
+    if (other.dtype != first.dtype || other.wrapped_number || !(other.sizes == first.sizes)) return false;
+  }
+  return !first.wrapped_number;
+}
+
 /// The type the inputs are converted to.
 DType input_type(const Op& op, Inputs inputs) {
   DType common;
-  if (op.type_rule == TypeRule::select) {
+  if (alike(inputs)) {
+    common = inputs[0]->dtype();
+  } else if (op.type_rule == TypeRule::select) {
     common = result_type(inputs.subspan(1));
   } else if (op.type_rule == TypeRule::fill) {
-    const Tensor* values[] = {inputs[0], inputs[2]};
-    common = result_type(values);
+    common = inputs[0]->dtype();
   } else {
     common = result_type(inputs);
   }
@@ -120,13 +131,62 @@ class Blocks {
   bool native_[kMaxInputs + 1];
 };
 
+/// Operands that need no nest, the usual case: every one a plain block of the type computed in, or a number.
+enum class Plain { no, blocks, blocks_and_numbers };
+Plain plainness(Inputs inputs, const TensorImpl& out, DType computed) {
+  if (out.dtype != computed || !out.is_contiguous()) return Plain::no;
+  Plain result = Plain::blocks;
+  for (const Tensor* t : inputs) {
+    const TensorImpl& in = t->impl();
+    if (in.storage == out.storage && in.offset != out.offset) return Plain::no;  // they may overlap
+    if (in.dtype == computed && in.sizes == out.sizes && in.is_contiguous()) continue;
+    if (!in.wrapped_number) return Plain::no;
+    result = Plain::blocks_and_numbers;
+  }
+  return result;
+}
+
+void run_blocks(Inputs inputs, const TensorImpl& out, kernels::PointwiseFn kernel, int64_t begin, int64_t end) {
+  const int64_t skip = begin * static_cast<int64_t>(element_size(out.dtype));
+  const void* in[kMaxInputs];
+  for (size_t i = 0; i < inputs.size(); ++i) in[i] = inputs[i]->impl().data() + skip;
+  kernel(in, out.data() + skip, end - begin);
+}
+
+/// The same where numbers stand among the operands: each is repeated to fill a block.
+void run_blocks_and_numbers(Inputs inputs, const TensorImpl& out, kernels::PointwiseFn kernel, int64_t begin, int64_t end) {
+  const auto size = static_cast<int64_t>(element_size(out.dtype));
+  const int64_t block = std::min(kBlock, end - begin);
+  alignas(64) char repeated[kMaxInputs][kBlock * 8];
+  const void* in[kMaxInputs];
+  int64_t step[kMaxInputs];
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorImpl& t = inputs[i]->impl();
+    const bool number = !(t.sizes == out.sizes && t.dtype == out.dtype);
+    if (number) kernels::table().load[static_cast<int>(t.dtype)][static_cast<int>(compute_type(out.dtype))](t.data(), 0, repeated[i], block);
+    in[i] = number ? repeated[i] : t.data() + begin * size;
+    step[i] = number ? 0 : block * size;
+  }
+  for (; begin < end; begin += block) {
+    kernel(in, out.data() + begin * size, std::min(block, end - begin));
+    for (size_t i = 0; i < inputs.size(); ++i) in[i] = static_cast<const char*>(in[i]) + step[i];
+  }
+}
+
+/// Runs piece(begin, end) over all elements, on as many threads as they are worth.
+template <class Piece>
+void for_pieces(int64_t numel, const Piece& piece) {
+  if (numel <= kGrain) piece(0, numel);
+  else base::parallel_for(numel, kGrain, piece);
+}
+
 }  // namespace
 
 void infer_pointwise(const Op& op, Inputs inputs, Specs& out) {
   Shape sizes = inputs[0]->shape();
   for (size_t i = 1; i < inputs.size(); ++i) {
     const Shape& other = inputs[i]->shape();
-    if (!other.empty()) sizes = broadcast_shapes(sizes, other, op.name.data());
+    if (!other.empty() && !(other == sizes)) sizes = broadcast_shapes(sizes, other, op.name.data());
   }
   out.push_back({sizes, gives_bool(op) ? kBool : input_type(op, inputs)});
 }
@@ -135,11 +195,19 @@ void run_pointwise(const Op& op, Inputs inputs, const void*, std::span<Tensor> o
   const Compute compute = compute_type(input_type(op, inputs));
   const kernels::PointwiseFn kernel = kernels::table().pointwise[op.index][static_cast<int>(compute)];
   GRAPNEL_ASSERT(kernel, op.name, " has no kernel for ", dtype_of(compute));
+  const TensorImpl& target = out[0].impl();
+  switch (plainness(inputs, target, dtype_of(compute))) {
+    case Plain::blocks:
+      return for_pieces(target.numel, [&](int64_t begin, int64_t end) { run_blocks(inputs, target, kernel, begin, end); });
+    case Plain::blocks_and_numbers:
+      return for_pieces(target.numel, [&](int64_t begin, int64_t end) { run_blocks_and_numbers(inputs, target, kernel, begin, end); });
+    case Plain::no: break;
+  }
   Nest nest(out[0]);
   Tensor copies[kMaxInputs];
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& in = *inputs[i];
-    if (clashes(in.impl(), out[0].impl())) {
+    if (clashes(in.impl(), target)) {
       copies[i] = Tensor(TensorImpl::empty(in.shape(), in.dtype()));
       copy_elements(copies[i], in);
     }
@@ -150,8 +218,7 @@ void run_pointwise(const Op& op, Inputs inputs, const void*, std::span<Tensor> o
   const Blocks blocks(nest, compute, kernel);
   const bool direct = blocks.all_direct();
   auto piece = [&](int64_t begin, int64_t end) { direct ? blocks.run_direct(begin, end) : blocks.run_staged(begin, end); };
-  if (nest.numel <= kGrain) piece(0, nest.numel);
-  else base::parallel_for(nest.numel, kGrain, piece);
+  for_pieces(nest.numel, piece);
 }
 
 }  // namespace grapnel

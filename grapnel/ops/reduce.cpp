@@ -295,17 +295,9 @@ Tensor var(const Tensor& x, IntArrayRef dims, bool unbiased, bool keepdim) {
   GRAPNEL_CALL_SITE;
   return widened(x, [&](const Tensor& w) { return variance(w, dims, unbiased, keepdim); });
 }
-Tensor var(const Tensor& x, bool unbiased) {
-  GRAPNEL_CALL_SITE;
-  return var(x, {}, unbiased, false);
-}
 Tensor std(const Tensor& x, IntArrayRef dims, bool unbiased, bool keepdim) {
   GRAPNEL_CALL_SITE;
   return widened(x, [&](const Tensor& w) { return power_from_zero(variance(w, dims, unbiased, keepdim), 0.5); });
-}
-Tensor std(const Tensor& x, bool unbiased) {
-  GRAPNEL_CALL_SITE;
-  return grapnel::std(x, {}, unbiased, false);
 }
 Tensor norm(const Tensor& x, const Scalar& p, IntArrayRef dims, bool keepdim) {
   GRAPNEL_CALL_SITE;
@@ -322,17 +314,9 @@ Tensor logsumexp(const Tensor& x, IntArrayRef dims, bool keepdim) {
   return widened(x, [&](const Tensor& w) { return log_sum_exp(w, dims, keepdim); });
 }
 
-Tensor Tensor::var(bool unbiased) const {
-  GRAPNEL_CALL_SITE;
-  return grapnel::var(*this, unbiased);
-}
 Tensor Tensor::var(IntArrayRef dims, bool unbiased, bool keepdim) const {
   GRAPNEL_CALL_SITE;
   return grapnel::var(*this, dims, unbiased, keepdim);
-}
-Tensor Tensor::std(bool unbiased) const {
-  GRAPNEL_CALL_SITE;
-  return grapnel::std(*this, unbiased);
 }
 Tensor Tensor::std(IntArrayRef dims, bool unbiased, bool keepdim) const {
   GRAPNEL_CALL_SITE;

@@ -10,6 +10,12 @@
 
 #include "grapnel/ops/scalar.h"
 
+#ifdef __clang__
+#define GRAPNEL_INDEPENDENT_ITERATIONS _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define GRAPNEL_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")
+#endif
+
 namespace grapnel::kernels {
 
 /// out[i] = op(in[0][i], in[1][i], ...) for i < n. `out` may be one of the inputs.
@@ -41,15 +47,15 @@ template <class D, class T, class Isa, size_t... I>
       int unusual = 0;
       for (int64_t i = begin; i < end; ++i) unusual |= !D::template usual<S>(S::of(source[0][i]));
       if (unusual) {
-#pragma GCC ivdep
+GRAPNEL_INDEPENDENT_ITERATIONS
         for (int64_t i = begin; i < end; ++i) target[i] = D::template scalar<S>(S::of(source[0][i])).v;
       } else {
-#pragma GCC ivdep
+GRAPNEL_INDEPENDENT_ITERATIONS
         for (int64_t i = begin; i < end; ++i) target[i] = D::template usual_scalar<S>(S::of(source[0][i])).v;
       }
     }
   } else {
-#pragma GCC ivdep
+GRAPNEL_INDEPENDENT_ITERATIONS
     for (int64_t i = 0; i < n; ++i) target[i] = D::template scalar<S>(S::of(source[I][i])...).v;
   }
 }

@@ -1,6 +1,8 @@
 #include "grapnel/ops/kernels/pool.h"
 
 #include <algorithm>
+#include <limits>
+#include <type_traits>
 
 #include "grapnel/base/thread_pool.h"
 
@@ -19,6 +21,9 @@ Span covered(const PoolParams& p, int d, int64_t at) {
   if (begin < 0) begin += (-begin + p.dilation[d] - 1) / p.dilation[d] * p.dilation[d];
   return {begin, end};
 }
+
+/// Windows of a row that are worked on together.
+constexpr int64_t kWindows = 256;
 
 /// How many elements an average divides by.
 int64_t divisor(const PoolParams& p, int64_t i, int64_t j, Span rows, Span cols) {
@@ -42,29 +47,52 @@ void for_planes(const PoolParams& p, const Fn& fn) {
 
 }  // namespace
 
+/// The windows [from, from + count) of output row i: all of them take one element each at a time, so that the steps do not
+/// wait for each other and several fit one instruction. Places count from the window's first row.
+template <class T>
+void max_of_windows(const PoolParams& p, const T* image, Span rows, int64_t from, int64_t count, T* y, int64_t* index) {
+  using Place = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+  alignas(64) T best[kWindows];
+  alignas(64) Place place[kWindows];
+  const int64_t width = p.in[1], step = p.stride[1];
+  for (int64_t j = 0; j < count; ++j) {
+    best[j] = -std::numeric_limits<T>::infinity();
+    place[j] = static_cast<Place>(covered(p, 1, from + j).begin);
+  }
+  for (int64_t r = rows.begin; r < rows.end; r += p.dilation[0]) {
+    for (int64_t q = 0; q < p.kernel[1]; ++q) {
+      const int64_t shift = from * step + q * p.dilation[1] - p.pad[1];
+      const int64_t first = shift < 0 ? (-shift + step - 1) / step : 0;
+      const int64_t last = shift < width ? std::min(count, (width - shift - 1) / step + 1) : 0;
+      const T* const values = image + r * width + shift;
+      const Place start = static_cast<Place>((r - rows.begin) * width + shift);
+      const auto run = [&](auto stride) {
+        for (int64_t j = first; j < last; ++j) {
+          const T value = values[j * stride];
+          const bool better = (value > best[j]) | (value != value);
+          best[j] = better ? value : best[j];
+          place[j] = better ? static_cast<Place>(start + j * stride) : place[j];
+        }
+      };
+      // A stride known in advance makes for better loads.
+      if (step == 2) run(std::integral_constant<int64_t, 2>());
+      else if (step == 1) run(std::integral_constant<int64_t, 1>());
+      else run(step);
+    }
+  }
+  for (int64_t j = 0; j < count; ++j) {
+    y[j] = best[j];
+    index[j] = rows.begin * width + place[j];
+  }
+}
+
 template <class T>
 void max_pool(const PoolParams& p, const T* x, T* y, int64_t* index) {
   for_planes(p, [&](int64_t plane) {
-    const T* const image = x + plane * p.in[0] * p.in[1];
-    const int64_t width = p.in[1], down = p.dilation[0] * width, right = p.dilation[1];
-    int64_t out = plane * p.out[0] * p.out[1];
     for (int64_t i = 0; i < p.out[0]; ++i) {
-      const Span rows = covered(p, 0, i);
-      for (int64_t j = 0; j < p.out[1]; ++j, ++out) {
-        const Span cols = covered(p, 1, j);
-        int64_t place = rows.begin * width + cols.begin;
-        T best = image[place];
-        for (int64_t row = rows.begin * width; row < rows.end * width; row += down) {
-          for (int64_t at = row + cols.begin; at < row + cols.end; at += right) {
-            const T value = image[at];
-            const bool better = (value > best) | (value != value);
-            best = better ? value : best;
-            place = better ? at : place;
-          }
-        }
-        y[out] = best;
-        index[out] = place;
-      }
+      const int64_t row = (plane * p.out[0] + i) * p.out[1];
+      for (int64_t j = 0; j < p.out[1]; j += kWindows)
+        max_of_windows(p, x + plane * p.in[0] * p.in[1], covered(p, 0, i), j, std::min(kWindows, p.out[1] - j), y + row + j, index + row + j);
     }
   });
 }
