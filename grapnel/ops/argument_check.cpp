@@ -41,15 +41,17 @@ bool is_integer_op(const Tensor& a, const Tensor& b) {
 void check_divisor(std::string_view op, const Tensor& a, const Tensor& b) {
   if (!is_integer_op(a, b)) return;
   const int64_t zero = find_first(b, [](int64_t x) { return x == 0; });
-  check(zero < 0, op, ": the divisor is 0", place(b, zero), ", and integers have no infinity.\n",
-        "Replace zeros first, or divide floating-point tensors.");
+  if (zero >= 0)
+    fail(op, ": the divisor is 0", place(b, zero), ", and integers have no infinity.\n",
+         "Replace zeros first, or divide floating-point tensors.");
 }
 
 void check_exponent(const Tensor& base, const Tensor& exponent) {
   if (!is_integer_op(base, exponent)) return;
   const int64_t negative = find_first(exponent, [](int64_t x) { return x < 0; });
-  check(negative < 0, "pow: the exponent is negative", place(exponent, negative), ", and integers have no fractions.\n",
-        "Convert the base first: x.to(kFloat32).");
+  if (negative >= 0)
+    fail("pow: the exponent is negative", place(exponent, negative), ", and integers have no fractions.\n",
+         "Convert the base first: x.to(kFloat32).");
 }
 
 void check_not_bool(std::string_view op, const Tensor& t, std::string_view advice) {
