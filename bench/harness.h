@@ -122,8 +122,8 @@ inline void count(const Workload& w, int steps) {
   body.step();
   CALLGRIND_ZERO_STATS;
   for (int i = 0; i < steps; ++i) body.step();
-  CALLGRIND_STOP_INSTRUMENTATION;
   CALLGRIND_DUMP_STATS_AT(w.name.c_str());
+  CALLGRIND_STOP_INSTRUMENTATION;
 }
 
 inline int usage(const char* program) {
