@@ -4,7 +4,6 @@
 
 #include "grapnel/ops/dense.h"
 #include "grapnel/ops/kernels/gemm.h"
-#include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
 
 namespace grapnel {
@@ -125,11 +124,6 @@ void check_inner(std::string_view op, const Tensor& a, const Tensor& b) {
   const int64_t left = a.size(-1), right = b.dim() == 1 ? b.size(0) : b.size(-2);
   check(left == right, op, ": inner sizes differ: a is ", a.shape(), ", b is ", b.shape(), " (", left, " against ", right, ").",
         b.dim() > 1 && b.size(-1) == left ? "\nIf b holds one row per output, pass transpose(b)." : "");
-}
-
-/// Whether the matrices of `t` lie in memory column by column.
-bool by_columns(const Tensor& t) {
-  return t.dim() > 1 && t.size(-1) > 1 && t.size(-2) > 1 && t.stride(-2) == 1 && t.stride(-1) >= t.size(-2);
 }
 
 /// All matrices of a batch on top of each other. The number of rows is spelled out: -1 is ambiguous when there are none.
@@ -264,86 +258,6 @@ Samples Addmm::samples() {
   samples.push_back(sample({sample_tensor({2, 1}), sample_tensor({2, 3}), sample_tensor({4, 3}, -1, 1).t()},
                            Attrs{.beta = 0.5, .alpha = -2, .a_by_columns = false, .b_by_columns = true}));
   return samples;
-}
-
-// --- functions ------------------------------------------------------------------------------------------------------------
-
-Tensor matmul(const Tensor& a, const Tensor& b) {
-  GRAPNEL_CALL_SITE;
-  return apply<MatMul>({.a_by_columns = by_columns(a), .b_by_columns = by_columns(b)}, a, b);
-}
-Tensor mm(const Tensor& a, const Tensor& b) {
-  GRAPNEL_CALL_SITE;
-  check(a.dim() == 2 && b.dim() == 2, "mm: needs two matrices, got shapes ", a.shape(), " and ", b.shape(),
-        ".\nFor vectors and batches use matmul.");
-  return matmul(a, b);
-}
-Tensor bmm(const Tensor& a, const Tensor& b) {
-  GRAPNEL_CALL_SITE;
-  check(a.dim() == 3 && b.dim() == 3 && a.size(0) == b.size(0), "bmm: needs two batches of equally many matrices, got shapes ", a.shape(),
-        " and ", b.shape(), ".\nFor broadcasting use matmul.");
-  return matmul(a, b);
-}
-Tensor mv(const Tensor& a, const Tensor& vector) {
-  GRAPNEL_CALL_SITE;
-  check(a.dim() == 2 && vector.dim() == 1, "mv: needs a matrix and a vector, got shapes ", a.shape(), " and ", vector.shape(), ".");
-  return matmul(a, vector);
-}
-Tensor dot(const Tensor& a, const Tensor& b) {
-  GRAPNEL_CALL_SITE;
-  check(a.dim() == 1 && b.dim() == 1, "dot: needs two vectors, got shapes ", a.shape(), " and ", b.shape(), ".\nFor matrices use matmul.");
-  return matmul(a, b);
-}
-Tensor outer(const Tensor& a, const Tensor& b) {
-  GRAPNEL_CALL_SITE;
-  check(a.dim() == 1 && b.dim() == 1, "outer: needs two vectors, got shapes ", a.shape(), " and ", b.shape(), ".");
-  return a.unsqueeze(1) * b;
-}
-Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
-  GRAPNEL_CALL_SITE;
-  return apply<Addmm>(
-      {.beta = beta.to_double(), .alpha = alpha.to_double(), .a_by_columns = by_columns(a), .b_by_columns = by_columns(b)}, x, a, b);
-}
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  GRAPNEL_CALL_SITE;
-  check(weight.dim() == 2, "linear: weight must be [out_features, in_features], got shape ", weight.shape(), ".");
-  check(x.dim() > 0 && x.size(-1) == weight.size(1), "linear: the last dimension of x must be ", weight.size(1), " (weight is ", weight.shape(),
-        " = [out_features, in_features]), but x is ", x.shape(), ".");
-  const Tensor turned = weight.t();
-  if (!bias.defined()) return matmul(x, turned);
-  if (x.dim() == 2) return addmm(bias, x, turned);
-  Shape sizes = x.shape();
-  sizes[sizes.size() - 1] = weight.size(0);
-  return addmm(bias, stacked(x), turned).view(sizes);
-}
-
-Tensor Tensor::matmul(const Tensor& other) const {
-  GRAPNEL_CALL_SITE;
-  return grapnel::matmul(*this, other);
-}
-Tensor Tensor::mm(const Tensor& other) const {
-  GRAPNEL_CALL_SITE;
-  return grapnel::mm(*this, other);
-}
-Tensor Tensor::bmm(const Tensor& other) const {
-  GRAPNEL_CALL_SITE;
-  return grapnel::bmm(*this, other);
-}
-Tensor Tensor::mv(const Tensor& vector) const {
-  GRAPNEL_CALL_SITE;
-  return grapnel::mv(*this, vector);
-}
-Tensor Tensor::dot(const Tensor& other) const {
-  GRAPNEL_CALL_SITE;
-  return grapnel::dot(*this, other);
-}
-Tensor Tensor::outer(const Tensor& other) const {
-  GRAPNEL_CALL_SITE;
-  return grapnel::outer(*this, other);
-}
-Tensor Tensor::addmm(const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) const {
-  GRAPNEL_CALL_SITE;
-  return grapnel::addmm(*this, a, b, beta, alpha);
 }
 
 }  // namespace grapnel

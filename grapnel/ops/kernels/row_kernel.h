@@ -45,7 +45,7 @@ struct RowKernel {
   /// to[i] = f(i); blocks either coincide exactly or do not meet.
   template <class F>
   GRAPNEL_INLINE static void fill(T* to, int64_t begin, int64_t n, F f) {
-#pragma GCC ivdep
+    GRAPNEL_INDEPENDENT_ITERATIONS
     for (int64_t i = 0; i < n; ++i) to[i] = f(begin + i);
   }
 
