@@ -1,0 +1,280 @@
+#include "grapnel/nn/module.h"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "grapnel/autograd/grad_mode.h"
+
+namespace grapnel::nn {
+
+namespace {
+
+std::string demangled(const std::type_info& type) {
+  int status = 0;
+  std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
+  return status == 0 ? text.get() : type.name();
+}
+
+void check_name(const std::string& name, const char* what) {
+  check(!name.empty(), what, ": the name is empty.");
+  check(name.find('.') == std::string::npos, what, ": '", name, "' contains a dot; dots separate the names of nested modules.");
+}
+
+template <class T>
+T through_hooks(const HookList<std::function<T(Module&, const std::string&, const T&)>>& hooks, Module& module, const std::string& name, T value,
+                bool (*given)(const T&)) {
+  if (const auto entries = hooks.snapshot())
+    for (const auto& entry : *entries)
+      if (T replacement = entry->hook(module, name, value); given(replacement)) value = std::move(replacement);
+  return value;
+}
+bool is_given(const Tensor& t) { return t.defined(); }
+bool is_given(const std::shared_ptr<Module>& m) { return m != nullptr; }
+
+}  // namespace
+
+Module::Module() = default;
+Module::~Module() = default;
+Module::Module(const Module& other)
+    : std::enable_shared_from_this<Module>(), parameters_(other.parameters_), buffers_(other.buffers_), children_(other.children_),
+      name_(other.name_), training_(other.training_), transient_buffers_(other.transient_buffers_), hooks_(other.hooks_) {}
+Module& Module::operator=(const Module& other) {
+  parameters_ = other.parameters_;
+  buffers_ = other.buffers_;
+  children_ = other.children_;
+  name_ = other.name_;
+  training_ = other.training_;
+  transient_buffers_ = other.transient_buffers_;
+  hooks_ = other.hooks_;
+  return *this;
+}
+
+const std::string& Module::name() const {
+  std::lock_guard guard(lock_);
+  if (name_.empty()) name_ = demangled(typeid(*this));
+  return name_;
+}
+
+std::weak_ptr<const void> Module::lifetime() const {
+  std::lock_guard guard(lock_);
+  if (!lifetime_) lifetime_ = std::make_shared<char>();
+  return lifetime_;
+}
+
+std::shared_ptr<Module> Module::clone() const {
+  fail("clone: ", name(), " does not say how to copy itself.\nDerive it from nn::Cloneable<", name(), "> and build its members in reset().");
+}
+
+void Module::clone_(const Module& other) {
+  training_ = other.training_;
+  hooks_ = other.hooks_;
+  NoGradGuard no_grad;
+  const auto take = [&](NamedTensors& mine, const NamedTensors& theirs, const char* what) {
+    check(mine.size() == theirs.size(), "clone: reset() of ", name(), " registers ", mine.size(), " ", what, "s, but the original has ",
+          theirs.size(), ".\nRegister all of them in reset().");
+    for (const auto& item : theirs) {
+      Tensor* tensor = mine.find(item.key());
+      check(tensor != nullptr, "clone: reset() of ", name(), " does not register the ", what, " '", item.key(), "'.");
+      if (!item->defined()) continue;
+      tensor->set_data(item->detach().clone());
+      tensor->set_requires_grad(item->requires_grad());
+    }
+  };
+  take(parameters_, other.parameters_, "parameter");
+  take(buffers_, other.buffers_, "buffer");
+  check(children_.size() == other.children_.size(), "clone: reset() of ", name(), " registers ", children_.size(),
+        " submodules, but the original has ", other.children_.size(), ".\nRegister all of them in reset().");
+  for (const auto& item : other.children_) {
+    auto* child = children_.find(item.key());
+    check(child != nullptr, "clone: reset() of ", name(), " does not register the submodule '", item.key(), "'.");
+    (*child)->clone_(*item.value());
+  }
+}
+
+// --- What is inside ---------------------------------------------------------------------------------------------------------
+
+template <class Fn>
+void Module::walk(const std::string& prefix, Fn&& fn) {
+  fn(prefix, *this);
+  for (auto& item : children_) item.value()->walk(prefix.empty() ? item.key() : prefix + "." + item.key(), fn);
+}
+
+namespace {
+Module::NamedTensors collect(Module& root, bool recurse, const char* what, auto&& tensors_of, auto&& walk) {
+  Module::NamedTensors out(what);
+  std::unordered_set<const TensorImpl*> seen;
+  walk([&](const std::string& path, Module& module) {
+    if (!recurse && &module != &root) return;
+    for (const auto& item : tensors_of(module))
+      if (item->defined() && seen.insert(item->impl_ptr()).second) out.insert(path.empty() ? item.key() : path + "." + item.key(), *item);
+  });
+  return out;
+}
+}  // namespace
+
+Module::NamedTensors Module::named_parameters(bool recurse) const {
+  Module& self = const_cast<Module&>(*this);
+  return collect(
+      self, recurse, "Parameter", [](Module& m) -> NamedTensors& { return m.parameters_; }, [&](auto&& fn) { self.walk("", fn); });
+}
+Module::NamedTensors Module::named_buffers(bool recurse) const {
+  Module& self = const_cast<Module&>(*this);
+  return collect(
+      self, recurse, "Buffer", [](Module& m) -> NamedTensors& { return m.buffers_; }, [&](auto&& fn) { self.walk("", fn); });
+}
+std::vector<Tensor> Module::parameters(bool recurse) const { return named_parameters(recurse).values(); }
+std::vector<Tensor> Module::buffers(bool recurse) const { return named_buffers(recurse).values(); }
+
+Module::NamedModules Module::named_modules(const std::string& name_prefix, bool include_self) const {
+  NamedModules out("Module");
+  std::unordered_set<const Module*> seen;
+  const_cast<Module*>(this)->walk(name_prefix, [&](const std::string& path, Module& module) {
+    if ((&module == this && !include_self) || !seen.insert(&module).second) return;
+    auto shared = module.weak_from_this().lock();
+    check(shared != nullptr, "modules: ", module.name(), " is not owned by a shared_ptr, so it cannot be listed.\n"
+          "Make it with std::make_shared, or pass include_self = false.");
+    out.insert(path, std::move(shared));
+  });
+  return out;
+}
+std::vector<std::shared_ptr<Module>> Module::modules(bool include_self) const { return named_modules({}, include_self).values(); }
+std::vector<std::shared_ptr<Module>> Module::children() const { return children_.values(); }
+Module::NamedModules Module::named_children() const { return children_; }
+
+void Module::apply(const std::function<void(Module&)>& fn, const std::string& name_prefix) {
+  walk(name_prefix, [&](const std::string&, Module& module) { fn(module); });
+}
+void Module::apply(const std::function<void(const std::string&, Module&)>& fn, const std::string& name_prefix) { walk(name_prefix, fn); }
+
+// --- What it does -------------------------------------------------------------------------------------------------------------
+
+void Module::train(bool on) {
+  for (auto& child : children_) child.value()->train(on);
+  training_ = on;
+}
+
+void Module::convert(const std::function<Tensor(const Tensor&)>& fn) {
+  NoGradGuard no_grad;
+  walk("", [&](const std::string&, Module& module) {
+    for (NamedTensors* tensors : {&module.parameters_, &module.buffers_})
+      for (auto& item : *tensors) {
+        Tensor& t = item.value();
+        if (!t.defined()) continue;
+        const Tensor grad = t.grad();
+        t.set_data(fn(t.detach()));
+        if (grad.defined()) t.set_grad(fn(grad.detach()));
+      }
+  });
+}
+void Module::to(DType dtype) {
+  check(is_floating(dtype), "to: parameters can only be converted to a floating-point type, not ", dtype, ".");
+  convert([=](const Tensor& t) { return t.is_floating_point() ? t.to(dtype) : t; });
+}
+void Module::to(Device device) {
+  convert([=](const Tensor& t) { return t.to(device); });
+}
+void Module::to(Device device, DType dtype) {
+  to(device);
+  to(dtype);
+}
+void Module::zero_grad(bool set_to_none) {
+  for (const Tensor& p : parameters()) p.zero_grad(set_to_none);
+}
+
+void Module::pretty_print(std::ostream& stream) const { stream << name(); }
+
+void Module::print_tree(std::ostream& stream, const std::string& indentation) const {
+  pretty_print(stream);
+  if (children_.is_empty()) return;
+  stream << "(\n";
+  for (const auto& child : children_) {
+    stream << indentation << "  (" << child.key() << "): ";
+    child.value()->print_tree(stream, indentation + "  ");
+    stream << '\n';
+  }
+  stream << indentation << ')';
+}
+std::ostream& operator<<(std::ostream& stream, const Module& module) {
+  module.print_tree(stream, "");
+  return stream;
+}
+
+// --- Building -------------------------------------------------------------------------------------------------------------------
+
+RegistrationHooks& registration_hooks() {
+  static RegistrationHooks hooks;
+  return hooks;
+}
+
+Tensor& Module::register_parameter(std::string name, Tensor tensor, bool requires_grad) {
+  check_name(name, "register_parameter");
+  if (tensor.defined()) {
+    check(tensor.is_leaf(), "register_parameter: '", name, "' is the result of an operation; a parameter has to be a leaf.\nPass tensor.detach().");
+    check(!requires_grad || tensor.is_floating_point(), "register_parameter: '", name, "' is ", tensor.dtype(),
+          "; only floating-point tensors can require gradients.\nPass requires_grad = false, or register a buffer.");
+    tensor.set_requires_grad(requires_grad);
+  }
+  tensor = through_hooks(registration_hooks().parameter, *this, name, std::move(tensor), is_given);
+  return parameters_.insert(std::move(name), std::move(tensor));
+}
+
+Tensor& Module::register_buffer(std::string name, Tensor tensor, bool persistent) {
+  check_name(name, "register_buffer");
+  if (!persistent) transient_buffers_.push_back(name);
+  tensor = through_hooks(registration_hooks().buffer, *this, name, std::move(tensor), is_given);
+  return buffers_.insert(std::move(name), std::move(tensor));
+}
+
+std::shared_ptr<Module> Module::add_module(std::string name, std::shared_ptr<Module> module, bool replace) {
+  check_name(name, "register_module");
+  check(module != nullptr, "register_module: the module '", name, "' is empty.");
+  module = through_hooks(registration_hooks().module, *this, name, std::move(module), is_given);
+  if (replace) return children_[name] = std::move(module);
+  return children_.insert(std::move(name), std::move(module));
+}
+
+void Module::unregister_module(const std::string& name) {
+  check(children_.contains(name), "unregister_module: no submodule is called '", name, "'.");
+  children_.erase(name);
+}
+
+// --- Hooks ------------------------------------------------------------------------------------------------------------------------
+
+ModuleHooks& global_module_hooks() {
+  static ModuleHooks hooks;
+  return hooks;
+}
+
+std::string_view name(ModuleHookKind kind) {
+  switch (kind) {
+    case ModuleHookKind::forward_pre: return "forward pre-hook";
+    case ModuleHookKind::forward: return "forward hook";
+    case ModuleHookKind::full_backward_pre: return "full backward pre-hook";
+    case ModuleHookKind::full_backward: return "full backward hook";
+    case ModuleHookKind::state_dict_pre: return "state_dict pre-hook";
+    case ModuleHookKind::state_dict_post: return "state_dict post-hook";
+    case ModuleHookKind::load_state_dict_pre: return "load_state_dict pre-hook";
+    case ModuleHookKind::load_state_dict_post: return "load_state_dict post-hook";
+  }
+  return "hook";
+}
+
+void Module::remove_hook(uint64_t id) {
+  ModuleHooks::for_each_list(hooks_, [&](ModuleHookKind, auto& list) { list.remove(id); });
+}
+void Module::clear_hooks() {
+  ModuleHooks::for_each_list(hooks_, [&](ModuleHookKind, auto& list) { list.clear(); });
+}
+
+std::vector<ModuleHookInfo> hooks_of(const Module& module) {
+  std::vector<ModuleHookInfo> out;
+  ModuleHooks::for_each_list(module.hooks(), [&](ModuleHookKind kind, const auto& list) {
+    if (const auto entries = list.snapshot())
+      for (const auto& e : *entries) out.push_back({e->id, kind, e->name, str(e->site.file_name(), ":", e->site.line())});
+  });
+  return out;
+}
+
+}  // namespace grapnel::nn

@@ -1,0 +1,40 @@
+/// StateDict: the parameters and buffers of a module by name, with what is known about each submodule.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "grapnel/nn/ordered_dict.h"
+#include "grapnel/nn/value.h"
+
+namespace grapnel::nn {
+
+/// Facts about one module, such as `version`.
+using Metadata = std::map<std::string, Value>;
+
+class StateDict : public OrderedDict<std::string, Tensor> {
+ public:
+  StateDict() : OrderedDict("Entry") {}
+  /// By the module's path: "" for the root, "encoder.fc" for a descendant.
+  std::map<std::string, Metadata> metadata;
+};
+
+/// What did not fit when a StateDict was loaded.
+struct IncompatibleKeys {
+  std::vector<std::string> missing_keys;
+  std::vector<std::string> unexpected_keys;
+};
+
+/// A load under way, as its pre-hooks see it. The entries may be renamed, added and removed.
+struct LoadContext {
+  StateDict& state_dict;
+  const std::string& prefix;    ///< "encoder.fc." for that module's entries
+  const Metadata& metadata;
+  bool strict;
+  std::vector<std::string>& missing_keys;
+  std::vector<std::string>& unexpected_keys;
+  std::vector<std::string>& errors;
+};
+
+}  // namespace grapnel::nn

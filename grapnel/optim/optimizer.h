@@ -1,0 +1,177 @@
+/// Optimizer: groups of parameters, each with options, and what is remembered per parameter. LibTorch's names.
+///
+///   optim::SGD opt(net->parameters(), optim::SGDOptions(0.1).momentum(0.9));
+///   opt.zero_grad();  loss.backward();  opt.step();
+///
+/// step_param(p) steps a single parameter, which is what an optimiser inside backward needs:
+///
+///   p.register_post_accumulate_grad_hook([&](const Tensor& leaf) { opt.step_param(leaf); leaf.reset_grad(); });
+///
+/// A new optimiser derives from OptimizerOf<Options, State> in optimizer_of.h and writes one function: the update of a parameter.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "grapnel/optim/optimizer_hooks.h"
+#include "grapnel/tensor/tensor.h"
+
+namespace grapnel::optim {
+
+/// Numbers that steer an optimiser, one set per group of parameters.
+class OptimizerOptions {
+ public:
+  virtual ~OptimizerOptions() = default;
+  virtual std::unique_ptr<OptimizerOptions> clone() const = 0;
+  virtual double get_lr() const = 0;
+  virtual void set_lr(double lr) = 0;
+  /// All numbers by name, for saving; and back. Names that are missing keep their value.
+  virtual std::map<std::string, Scalar> to_map() const = 0;
+  virtual void from_map(const std::map<std::string, Scalar>& values) = 0;
+  /// Throws when a number is out of range.
+  virtual void validate() const = 0;
+};
+
+class OptimizerParamGroup {
+ public:
+  /// Without options the group takes the optimiser's defaults.
+  OptimizerParamGroup(std::vector<Tensor> params, std::unique_ptr<OptimizerOptions> options = nullptr)
+      : params_(std::move(params)), options_(std::move(options)) {}
+  OptimizerParamGroup(const OptimizerParamGroup& other) : params_(other.params_), options_(other.options_ ? other.options_->clone() : nullptr) {}
+  OptimizerParamGroup(OptimizerParamGroup&&) = default;
+  OptimizerParamGroup& operator=(OptimizerParamGroup other) {
+    std::swap(params_, other.params_);
+    std::swap(options_, other.options_);
+    return *this;
+  }
+  bool has_options() const { return options_ != nullptr; }
+  OptimizerOptions& options() { return *options_; }
+  const OptimizerOptions& options() const { return *options_; }
+  void set_options(std::unique_ptr<OptimizerOptions> options) { options_ = std::move(options); }
+  std::vector<Tensor>& params() { return params_; }
+  const std::vector<Tensor>& params() const { return params_; }
+
+ private:
+  std::vector<Tensor> params_;
+  std::unique_ptr<OptimizerOptions> options_;
+};
+
+/// What is remembered about one parameter between steps.
+class OptimizerParamState {
+ public:
+  virtual ~OptimizerParamState() = default;
+  using Entry = std::variant<Scalar, Tensor>;
+  /// Empty before the first step.
+  virtual std::map<std::string, Entry> to_map() const = 0;
+  virtual void from_map(const std::map<std::string, Entry>& values) = 0;
+};
+
+/// Everything needed to go on where an optimiser stopped. Parameters go by number, counted through the groups.
+struct OptimizerStateDict {
+  struct Group {
+    std::map<std::string, Scalar> options;
+    std::vector<int64_t> params;
+  };
+  std::map<int64_t, std::map<std::string, OptimizerParamState::Entry>> state;
+  std::vector<Group> param_groups;
+};
+
+class Optimizer {
+ public:
+  /// Computes the loss anew, gradients included; returns it.
+  using LossClosure = std::function<Tensor()>;
+
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// Updates every parameter that has a gradient, between the step hooks. Returns what the closure returned.
+  Tensor step(LossClosure closure = nullptr);
+  /// Updates one parameter if it has a gradient, without step hooks. The result has the same bits as in step().
+  void step_param(const Tensor& param);
+  void zero_grad(bool set_to_none = true);
+
+  /// The parameters must be leaves and in no group yet.
+  void add_param_group(OptimizerParamGroup group);
+  std::vector<OptimizerParamGroup>& param_groups() { return groups_; }
+  const std::vector<OptimizerParamGroup>& param_groups() const { return groups_; }
+  OptimizerOptions& defaults() { return *defaults_; }
+  /// Number of parameters in all groups.
+  size_t size() const { return slots_.size(); }
+
+  OptimizerStateDict state_dict();
+  /// Checks everything first; if something does not fit, nothing is changed.
+  void load_state_dict(const OptimizerStateDict& state_dict);
+
+  /// `hook(optimizer)` or `hook(optimizer, const LossClosure&)`; may return a closure to use instead.
+  template <class F>
+  HookHandle register_step_pre_hook(F&& hook, OptimizerHookOptions o = {}) {
+    return hooks_.step_pre.add(detail::make_step_pre_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+  }
+  /// `hook(optimizer)`; what it returns is ignored.
+  template <class F>
+  HookHandle register_step_post_hook(F&& hook, OptimizerHookOptions o = {}) {
+    return hooks_.step_post.add(detail::make_plain_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+  }
+  /// `hook(optimizer)`, before saving.
+  template <class F>
+  HookHandle register_state_dict_pre_hook(F&& hook, OptimizerHookOptions o = {}) {
+    return hooks_.save_pre.add(detail::make_plain_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+  }
+  /// `hook(optimizer, OptimizerStateDict&)`, after saving; changes it or returns another.
+  template <class F>
+  HookHandle register_state_dict_post_hook(F&& hook, OptimizerHookOptions o = {}) {
+    return hooks_.save_post.add(detail::make_dict_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+  }
+  /// `hook(optimizer, OptimizerStateDict&)`, before loading a copy of what was passed; changes it or returns another.
+  template <class F>
+  HookHandle register_load_state_dict_pre_hook(F&& hook, OptimizerHookOptions o = {}) {
+    return hooks_.load_pre.add(detail::make_dict_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+  }
+  /// `hook(optimizer)`, after loading.
+  template <class F>
+  HookHandle register_load_state_dict_post_hook(F&& hook, OptimizerHookOptions o = {}) {
+    return hooks_.load_post.add(detail::make_plain_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+  }
+
+ protected:
+  explicit Optimizer(std::unique_ptr<OptimizerOptions> defaults) : defaults_(std::move(defaults)) {}
+  virtual std::unique_ptr<OptimizerParamState> make_state() const = 0;
+  /// Changes `param` in place by `grad`; called with recording off.
+  virtual void update(const Tensor& param, const Tensor& grad, const OptimizerOptions& options, OptimizerParamState& state) = 0;
+  OptimizerParamState& state_of(const Tensor& param);
+
+ private:
+  struct Slot {
+    size_t group;
+    size_t number;
+    std::unique_ptr<OptimizerParamState> state;
+  };
+  Slot* find(const Tensor& param);
+  void update_slot(const Tensor& param, Slot& slot);
+
+  std::unique_ptr<OptimizerOptions> defaults_;
+  std::vector<OptimizerParamGroup> groups_;
+  // Made complete by add_param_group, so that hooks on several threads may step different parameters.
+  std::unordered_map<const TensorImpl*, Slot> slots_;
+  OptimizerHooks hooks_;
+};
+
+/// Before and after every optimiser's own step hooks.
+template <class F>
+HookHandle register_optimizer_step_pre_hook(F&& hook, OptimizerHookOptions o = {}) {
+  return global_optimizer_hooks().step_pre.add(detail::make_step_pre_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+}
+template <class F>
+HookHandle register_optimizer_step_post_hook(F&& hook, OptimizerHookOptions o = {}) {
+  return global_optimizer_hooks().step_post.add(detail::make_plain_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+}
+
+}  // namespace grapnel::optim
