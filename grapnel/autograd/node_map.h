@@ -26,7 +26,7 @@ class NodeMap {
   /// The node's index, or -1.
   int64_t find(const Node* node) const {
     const Slot& s = const_cast<NodeMap*>(this)->probe(node);
-    return s.node ? s.index : -1;
+    return s.node ? int64_t{s.index} : -1;
   }
 
  private:
