@@ -52,8 +52,11 @@ void attach_hooks(Net& net, std::vector<LayerLog>& logs) {
   for (const auto& layer : net->named_children()) {
     LayerLog& log = logs.emplace_back(LayerLog{layer.key()});
     const Tensor weight = layer.value()->named_parameters()["weight"];
-    weight.register_hook([&log](const Tensor& grad) { log.add(grad.norm().item<double>()); }, log.name + ": log");
-    weight.register_hook([](const Tensor& grad) { return grad * (clip_norm / grad.norm().clamp_min(clip_norm)); }, log.name + ": clip");
+    weight.register_hook([&log](const Tensor& grad) { log.add(grad.norm().item<double>()); },
+                         log.name + ": log");
+    weight.register_hook(
+        [](const Tensor& grad) { return grad * (clip_norm / grad.norm().clamp_min(clip_norm)); },
+        log.name + ": clip");
   }
 }
 
@@ -62,12 +65,14 @@ examples::ImageSets load(const char* asked_for) {
   const std::filesystem::path folder = asked_for ? asked_for : "/usr/share/datasets/fashion-mnist";
   if (asked_for || std::filesystem::is_directory(folder)) {
     examples::ImageSets data = examples::load_image_sets(folder);
-    std::printf("data   Fashion-MNIST, %lld images to train and %lld to test\n", static_cast<long long>(data.train.count()),
-                static_cast<long long>(data.test.count()));
+    std::printf("data   Fashion-MNIST, %lld images to train and %lld to test\n",
+                static_cast<long long>(data.train.count()), static_cast<long long>(data.test.count()));
     return data;
   }
-  std::printf("data   There is no folder %s, so generated images stand in for Fashion-MNIST.\n"
-              "       The real ones: apt-get install dataset-fashion-mnist\n", folder.c_str());
+  std::printf(
+      "data   There is no folder %s, so generated images stand in for Fashion-MNIST.\n"
+      "       The real ones: apt-get install dataset-fashion-mnist\n",
+      folder.c_str());
   return examples::generate_image_sets();
 }
 
@@ -84,13 +89,16 @@ double train(Net& net, const examples::Images& data) {
   int64_t done = 0;
   double seconds = 0;
   for (int epoch = 1; epoch <= epochs; ++epoch) {
-    examples::Progress progress("epoch " + std::to_string(epoch) + "/" + std::to_string(epochs), data.count(), "images");
+    examples::Progress progress("epoch " + std::to_string(epoch) + "/" + std::to_string(epochs), data.count(),
+                                "images");
     const Tensor order = randperm(data.count());
     double loss_sum = 0;
     int64_t seen = 0;
     for (const Tensor& picked : order.split(batch)) {
-      for (auto& group : optimizer.param_groups()) group.options().set_lr(rate_at(static_cast<double>(done) / static_cast<double>(total)));
-      const Tensor loss = cross_entropy(net(data.pixels.index_select(0, picked)), data.labels.index_select(0, picked));
+      for (auto& group : optimizer.param_groups())
+        group.options().set_lr(rate_at(static_cast<double>(done) / static_cast<double>(total)));
+      const Tensor loss =
+          cross_entropy(net(data.pixels.index_select(0, picked)), data.labels.index_select(0, picked));
       optimizer.zero_grad();
       loss.backward();
       optimizer.step();
@@ -126,7 +134,8 @@ void print_results(double share, double speed, const std::vector<LayerLog>& logs
   std::printf("  %-6s  %9s  %9s  %9s  %8s\n", "layer", "gradients", "mean norm", "max norm", "clipped");
   for (const LayerLog& log : logs) {
     const double count = static_cast<double>(std::max<int64_t>(log.count, 1));
-    std::printf("  %-6s  %9lld  %9.4f  %9.4f  %6.1f %%\n", log.name.c_str(), static_cast<long long>(log.count), log.sum / count, log.largest,
+    std::printf("  %-6s  %9lld  %9.4f  %9.4f  %6.1f %%\n", log.name.c_str(),
+                static_cast<long long>(log.count), log.sum / count, log.largest,
                 100 * static_cast<double>(log.clipped) / count);
   }
 }
@@ -139,13 +148,15 @@ int main(int argc, char** argv) try {
   Net net;
   std::vector<LayerLog> logs;
   attach_hooks(net, logs);
-  std::printf("model  784-256-128-10, AdamW, batches of %lld, %d threads\n\n", static_cast<long long>(batch), get_num_threads());
+  std::printf("model  784-256-128-10, AdamW, batches of %lld, %d threads\n\n", static_cast<long long>(batch),
+              get_num_threads());
 
   const double speed = train(net, data.train);
   const double share = accuracy(net, data.test);
   print_results(share, speed, logs);
   if (share >= target_accuracy) return 0;
-  std::fprintf(stderr, "\ndemo: the accuracy is below %.0f %%, which two epochs should reach.\n", 100 * target_accuracy);
+  std::fprintf(stderr, "\ndemo: the accuracy is below %.0f %%, which two epochs should reach.\n",
+               100 * target_accuracy);
   return 1;
 } catch (const std::exception& e) {
   std::fprintf(stderr, "demo: %s\n", e.what());

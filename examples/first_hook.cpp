@@ -1,4 +1,5 @@
 #include <grapnel/grapnel.h>
+
 #include <iostream>
 using namespace grapnel;
 
@@ -17,5 +18,6 @@ int main() {
     mse_loss(w * x + b, y).backward();
     optimizer.step();
   }
-  std::cout << "w = " << w.item<double>() << ", b = " << b.item<double>() << ", clipped " << clipped << " times\n";
+  std::cout << "w = " << w.item<double>() << ", b = " << b.item<double>() << ", clipped " << clipped
+            << " times\n";
 }

@@ -32,7 +32,8 @@ class GzipReader {
   explicit GzipReader(const std::filesystem::path& path) : path_(path) {
     errno = 0;
     file_.reset(gzopen(path.c_str(), "rb"));
-    grapnel::check(file_ != nullptr, path.string(), ": cannot be opened: ", std::strerror(errno ? errno : ENOMEM), ".");
+    grapnel::check(file_ != nullptr, path.string(),
+                   ": cannot be opened: ", std::strerror(errno ? errno : ENOMEM), ".");
   }
 
   /// Up to `size` bytes; fewer only at the end of the file.
@@ -44,8 +45,9 @@ class GzipReader {
     const std::string prefix = path_.string() + ": ";
     if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
     // zlib reports a stream that stops in the middle only beside the bytes it still could give.
-    grapnel::check(got >= 0 && (code == Z_OK || code == Z_STREAM_END), path_.string(), ": damaged: ",
-                   code == Z_ERRNO ? std::string_view(std::strerror(errno)) : text, ".\nInstall or download the file again.");
+    grapnel::check(got >= 0 && (code == Z_OK || code == Z_STREAM_END), path_.string(),
+                   ": damaged: ", code == Z_ERRNO ? std::string_view(std::strerror(errno)) : text,
+                   ".\nInstall or download the file again.");
     return static_cast<size_t>(got);
   }
 
@@ -69,10 +71,12 @@ inline IdxArray read_idx(const std::filesystem::path& path) {
 
   std::array<uint8_t, 4> magic;
   file.read(magic.data(), magic.size(), "the magic number");
-  check(magic[0] == 0 && magic[1] == 0, path.string(), ": not an IDX file: it starts with bytes ", int{magic[0]}, " and ", int{magic[1]},
-        " where two zeros belong.");
-  check(magic[2] == 0x08, path.string(), ": holds elements of type ", int{magic[2]}, "; only bytes (type 8) are read here.");
-  check(magic[3] >= 1 && magic[3] <= 4, path.string(), ": has ", int{magic[3]}, " dimensions; 1 to 4 are read here.");
+  check(magic[0] == 0 && magic[1] == 0, path.string(), ": not an IDX file: it starts with bytes ",
+        int{magic[0]}, " and ", int{magic[1]}, " where two zeros belong.");
+  check(magic[2] == 0x08, path.string(), ": holds elements of type ", int{magic[2]},
+        "; only bytes (type 8) are read here.");
+  check(magic[3] >= 1 && magic[3] <= 4, path.string(), ": has ", int{magic[3]},
+        " dimensions; 1 to 4 are read here.");
 
   IdxArray array;
   size_t total = 1;
@@ -82,7 +86,8 @@ inline IdxArray read_idx(const std::filesystem::path& path) {
     const uint64_t size = uint64_t{b[0]} << 24 | uint64_t{b[1]} << 16 | uint64_t{b[2]} << 8 | b[3];
     constexpr size_t limit = size_t{1} << 32;
     check(size > 0 && size <= limit / total, path.string(), ": dimension ", i, " claims ", size, " entries, ",
-          size ? "which makes more than 4 GiB" : "which leaves no data", ".\nInstall or download the file again.");
+          size ? "which makes more than 4 GiB" : "which leaves no data",
+          ".\nInstall or download the file again.");
     total *= size;
     array.sizes.push_back(static_cast<int64_t>(size));
   }
@@ -97,7 +102,8 @@ inline IdxArray read_idx(const std::filesystem::path& path) {
           " are there.\nInstall or download the file again.");
   }
   uint8_t extra;
-  check(file.read_some(&extra, 1) == 0, path.string(), ": goes on after its ", total, " elements.\nInstall or download the file again.");
+  check(file.read_some(&extra, 1) == 0, path.string(), ": goes on after its ", total,
+        " elements.\nInstall or download the file again.");
   return array;
 }
 

@@ -24,22 +24,28 @@ inline constexpr int64_t image_side = 28, image_pixels = image_side * image_side
 /// One pair of files: `train` or `t10k`.
 inline Images load_images(const std::filesystem::path& folder, const std::string& part) {
   using namespace grapnel;
-  const auto images_path = folder / (part + "-images-idx3-ubyte.gz"), labels_path = folder / (part + "-labels-idx1-ubyte.gz");
+  const auto images_path = folder / (part + "-images-idx3-ubyte.gz"),
+             labels_path = folder / (part + "-labels-idx1-ubyte.gz");
   IdxArray images = read_idx(images_path), labels = read_idx(labels_path);
-  check(images.sizes.size() == 3 && images.sizes[1] == image_side && images.sizes[2] == image_side, images_path.string(), ": has sizes ",
-        IntArrayRef(images.sizes), "; images of 28 x 28 pixels are [count, 28, 28].");
-  check(labels.sizes.size() == 1 && labels.sizes[0] == images.sizes[0], labels_path.string(), ": has sizes ", IntArrayRef(labels.sizes),
-        " for ", images.sizes[0], " images; one label per image is needed.");
+  check(images.sizes.size() == 3 && images.sizes[1] == image_side && images.sizes[2] == image_side,
+        images_path.string(), ": has sizes ", IntArrayRef(images.sizes),
+        "; images of 28 x 28 pixels are [count, 28, 28].");
+  check(labels.sizes.size() == 1 && labels.sizes[0] == images.sizes[0], labels_path.string(), ": has sizes ",
+        IntArrayRef(labels.sizes), " for ", images.sizes[0], " images; one label per image is needed.");
   const auto largest = *std::max_element(labels.bytes.begin(), labels.bytes.end());
-  check(largest < class_count, labels_path.string(), ": holds label ", int{largest}, "; the classes are 0 to 9.");
+  check(largest < class_count, labels_path.string(), ": holds label ", int{largest},
+        "; the classes are 0 to 9.");
 
   const int64_t count = labels.sizes[0];
   const Tensor raw = from_blob(images.bytes.data(), {count, image_pixels}, kUInt8);
   // Mean and deviation of the training images, known for this data set.
-  return {(raw.to(kFloat32) / 255.0 - 0.2860) / 0.3530, from_blob(labels.bytes.data(), {count}, kUInt8).to(kInt64)};
+  return {(raw.to(kFloat32) / 255.0 - 0.2860) / 0.3530,
+          from_blob(labels.bytes.data(), {count}, kUInt8).to(kInt64)};
 }
 
-inline ImageSets load_image_sets(const std::filesystem::path& folder) { return {load_images(folder, "train"), load_images(folder, "t10k")}; }
+inline ImageSets load_image_sets(const std::filesystem::path& folder) {
+  return {load_images(folder, "train"), load_images(folder, "t10k")};
+}
 
 /// Ten random patterns; an image is one of them, weakened, under noise that also differs in strength from image to image.
 /// Always the same images, whatever was drawn before.

@@ -15,14 +15,18 @@ class Progress {
  public:
   /// `unit` is what is counted, e.g. "images".
   Progress(std::string title, int64_t total, std::string unit)
-      : title_(std::move(title)), unit_(std::move(unit)), total_(total), terminal_(isatty(STDOUT_FILENO) != 0) {}
+      : title_(std::move(title)),
+        unit_(std::move(unit)),
+        total_(total),
+        terminal_(isatty(STDOUT_FILENO) != 0) {}
 
   /// `done` so far; `note` is shown at the end of the line.
   void update(int64_t done, const std::string& note) {
     const auto now = Clock::now();
     const bool last = done >= total_;
     // A terminal is redrawn ten times a second, a log gets a line for every quarter of the way.
-    const bool due = terminal_ ? now - drawn_ >= std::chrono::milliseconds(100) : done * 4 / total_ > quarter_;
+    const bool due =
+        terminal_ ? now - drawn_ >= std::chrono::milliseconds(100) : done * 4 / total_ > quarter_;
     if (!due && !last) return;
     drawn_ = now;
     quarter_ = done * 4 / total_;
@@ -35,10 +39,11 @@ class Progress {
       const int filled = static_cast<int>(done * width / total_);
       std::string bar;
       for (int i = 0; i < width; ++i) bar += i < filled ? "█" : "░";
-      std::printf("\r%s  %s %3d %%  %7.0f %s/s  %s  %s\033[K%s", title_.c_str(), bar.c_str(), percent(done), rate, unit_.c_str(), time.c_str(),
-                  note.c_str(), last ? "\n" : "");
+      std::printf("\r%s  %s %3d %%  %7.0f %s/s  %s  %s\033[K%s", title_.c_str(), bar.c_str(), percent(done),
+                  rate, unit_.c_str(), time.c_str(), note.c_str(), last ? "\n" : "");
     } else {
-      std::printf("%s  %3d %%  %7.0f %s/s  %s  %s\n", title_.c_str(), percent(done), rate, unit_.c_str(), time.c_str(), note.c_str());
+      std::printf("%s  %3d %%  %7.0f %s/s  %s  %s\n", title_.c_str(), percent(done), rate, unit_.c_str(),
+                  time.c_str(), note.c_str());
     }
     std::fflush(stdout);
   }

@@ -1,8 +1,8 @@
 /// Namespace torch::autograd.
 #pragma once
 
-#include "grapnel/compat/at.h"
 #include "grapnel/autograd/gradcheck.h"
+#include "grapnel/compat/at.h"
 
 namespace torch::autograd {
 
@@ -18,8 +18,8 @@ using grapnel::SavedVariable;
 using grapnel::Variable;
 using grapnel::variable_list;
 using grapnel::autograd::AutogradContext;
-using grapnel::autograd::Function;
 using grapnel::autograd::backward;
+using grapnel::autograd::Function;
 using grapnel::autograd::grad;
 using AutoGradMode = grapnel::AutoGradMode;
 using tensor_list = std::vector<grapnel::Tensor>;

@@ -14,16 +14,16 @@ using grapnel::BFloat16;
 using grapnel::Device;
 using grapnel::DeviceType;
 /// What LibTorch programs catch. There is no backtrace in it, so what() is the message.
-using grapnel::Error;
 using grapnel::AutoGradMode;
+using grapnel::Error;
 using grapnel::GradMode;
 using grapnel::Half;
 using grapnel::IntArrayRef;
 using grapnel::IValue;
+using grapnel::kCPU;
 using grapnel::Scalar;
 using grapnel::ScalarType;
 using grapnel::TensorOptions;
-using grapnel::kCPU;
 using std::make_optional;
 using std::nullopt;
 using std::nullopt_t;
@@ -33,7 +33,9 @@ using std::string_view;
 /// For programs that choose a device by torch::cuda::is_available(), which is false; using it all the same is an error.
 struct NoCuda {
   operator DeviceType() const {
-    grapnel::fail("kCUDA: Grapnel computes on the CPU only.\nChoose the device by torch::cuda::is_available(), or use kCPU.");
+    grapnel::fail(
+        "kCUDA: Grapnel computes on the CPU only.\nChoose the device by torch::cuda::is_available(), or use "
+        "kCPU.");
   }
 };
 inline constexpr NoCuda kCUDA{};
@@ -65,10 +67,10 @@ template <class... Parts>
 
 }  // namespace grapnel::compat
 
-#define TORCH_CHECK(condition, ...)                                                                 \
-  do {                                                                                              \
-    if (!(condition)) [[unlikely]]                                                                  \
-      ::grapnel::compat::check_failed(#condition __VA_OPT__(, ) __VA_ARGS__);                       \
+#define TORCH_CHECK(condition, ...)                                           \
+  do {                                                                        \
+    if (!(condition)) [[unlikely]]                                            \
+      ::grapnel::compat::check_failed(#condition __VA_OPT__(, ) __VA_ARGS__); \
   } while (false)
 #define TORCH_CHECK_WITH(ErrorType, condition, ...) TORCH_CHECK(condition __VA_OPT__(, ) __VA_ARGS__)
 #define TORCH_INTERNAL_ASSERT(condition, ...) GRAPNEL_ASSERT(condition __VA_OPT__(, ) __VA_ARGS__)

@@ -57,7 +57,9 @@ struct ReLUFuncOptions {
   ReLUFuncOptions(bool inplace = false) : inplace_(inplace) {}
   GRAPNEL_ARG(bool, inplace);
 };
-inline Tensor relu(Tensor input, const ReLUFuncOptions& options = {}) { return options.inplace() ? input.relu_() : input.relu(); }
+inline Tensor relu(Tensor input, const ReLUFuncOptions& options = {}) {
+  return options.inplace() ? input.relu_() : input.relu();
+}
 inline Tensor sigmoid(const Tensor& input) { return input.sigmoid(); }
 inline Tensor tanh(const Tensor& input) { return input.tanh(); }
 inline Tensor silu(const Tensor& input) { return input.silu(); }
@@ -71,7 +73,9 @@ inline Tensor leaky_relu(const Tensor& input, const LeakyReLUFuncOptions& option
 struct ELUFuncOptions {
   GRAPNEL_ARG(double, alpha) = 1;
 };
-inline Tensor elu(const Tensor& input, const ELUFuncOptions& options = {}) { return grapnel::elu(input, options.alpha()); }
+inline Tensor elu(const Tensor& input, const ELUFuncOptions& options = {}) {
+  return grapnel::elu(input, options.alpha());
+}
 struct SoftplusFuncOptions {
   GRAPNEL_ARG(double, beta) = 1;
   GRAPNEL_ARG(double, threshold) = 20;
@@ -82,7 +86,9 @@ inline Tensor softplus(const Tensor& input, const SoftplusFuncOptions& options =
 struct GELUFuncOptions {
   GRAPNEL_ARG(std::string, approximate) = "none";
 };
-inline Tensor gelu(const Tensor& input, const GELUFuncOptions& options = {}) { return grapnel::gelu(input, options.approximate()); }
+inline Tensor gelu(const Tensor& input, const GELUFuncOptions& options = {}) {
+  return grapnel::gelu(input, options.approximate());
+}
 
 /// Takes a plain number, too: softmax(x, 1).
 struct SoftmaxFuncOptions {
@@ -90,8 +96,12 @@ struct SoftmaxFuncOptions {
   GRAPNEL_ARG(int64_t, dim);
 };
 using LogSoftmaxFuncOptions = SoftmaxFuncOptions;
-inline Tensor softmax(const Tensor& input, const SoftmaxFuncOptions& options) { return input.softmax(options.dim()); }
-inline Tensor log_softmax(const Tensor& input, const LogSoftmaxFuncOptions& options) { return input.log_softmax(options.dim()); }
+inline Tensor softmax(const Tensor& input, const SoftmaxFuncOptions& options) {
+  return input.softmax(options.dim());
+}
+inline Tensor log_softmax(const Tensor& input, const LogSoftmaxFuncOptions& options) {
+  return input.log_softmax(options.dim());
+}
 
 struct DropoutFuncOptions {
   GRAPNEL_ARG(double, p) = 0.5;
@@ -120,22 +130,31 @@ inline Tensor l1_loss(const Tensor& input, const Tensor& target, const L1LossFun
 inline Tensor nll_loss(const Tensor& input, const Tensor& target, const NLLLossFuncOptions& options = {}) {
   return grapnel::nll_loss(input, target, options.weight(), options.reduction(), options.ignore_index());
 }
-inline Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntropyFuncOptions& options = {}) {
-  return grapnel::cross_entropy(input, target, options.weight(), options.reduction(), options.ignore_index(), options.label_smoothing());
+inline Tensor cross_entropy(const Tensor& input, const Tensor& target,
+                            const CrossEntropyFuncOptions& options = {}) {
+  return grapnel::cross_entropy(input, target, options.weight(), options.reduction(), options.ignore_index(),
+                                options.label_smoothing());
 }
-inline Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target, const BinaryCrossEntropyWithLogitsFuncOptions& options = {}) {
-  return grapnel::binary_cross_entropy_with_logits(input, target, options.weight(), options.pos_weight(), options.reduction());
+inline Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
+                                               const BinaryCrossEntropyWithLogitsFuncOptions& options = {}) {
+  return grapnel::binary_cross_entropy_with_logits(input, target, options.weight(), options.pos_weight(),
+                                                   options.reduction());
 }
 /// Logarithms are cut off at -100, so that a certain wrong answer has a finite loss.
-inline Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const BinaryCrossEntropyFuncOptions& options = {}) {
+inline Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
+                                   const BinaryCrossEntropyFuncOptions& options = {}) {
   Tensor loss = -(target * input.log().clamp_min(-100) + (1 - target) * (1 - input).log().clamp_min(-100));
   if (options.weight().defined()) loss = loss * options.weight();
   return options.reduction() == kMean ? loss.mean() : options.reduction() == kSum ? loss.sum() : loss;
 }
 
 // --- layers -------------------------------------------------------------------------------------------------------------------------
-inline Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {}) { return grapnel::linear(input, weight, bias); }
-inline Tensor one_hot(const Tensor& indices, int64_t num_classes = -1) { return grapnel::one_hot(indices, num_classes); }
+inline Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {}) {
+  return grapnel::linear(input, weight, bias);
+}
+inline Tensor one_hot(const Tensor& indices, int64_t num_classes = -1) {
+  return grapnel::one_hot(indices, num_classes);
+}
 
 /// One number for all dimensions, or a list: `.stride(2)`, `.stride({2, 1})`.
 class Sizes {
@@ -159,10 +178,12 @@ struct ConvFuncOptions {
 using Conv1dFuncOptions = ConvFuncOptions;
 using Conv2dFuncOptions = ConvFuncOptions;
 inline Tensor conv1d(const Tensor& input, const Tensor& weight, const Conv1dFuncOptions& options = {}) {
-  return grapnel::conv1d(input, weight, options.bias(), options.stride(), options.padding(), options.dilation(), options.groups());
+  return grapnel::conv1d(input, weight, options.bias(), options.stride(), options.padding(),
+                         options.dilation(), options.groups());
 }
 inline Tensor conv2d(const Tensor& input, const Tensor& weight, const Conv2dFuncOptions& options = {}) {
-  return grapnel::conv2d(input, weight, options.bias(), options.stride(), options.padding(), options.dilation(), options.groups());
+  return grapnel::conv2d(input, weight, options.bias(), options.stride(), options.padding(),
+                         options.dilation(), options.groups());
 }
 
 struct MaxPool2dFuncOptions {
@@ -174,7 +195,8 @@ struct MaxPool2dFuncOptions {
   GRAPNEL_ARG(bool, ceil_mode) = false;
 };
 inline Tensor max_pool2d(const Tensor& input, const MaxPool2dFuncOptions& options) {
-  return grapnel::max_pool2d(input, options.kernel_size(), options.stride(), options.padding(), options.dilation(), options.ceil_mode());
+  return grapnel::max_pool2d(input, options.kernel_size(), options.stride(), options.padding(),
+                             options.dilation(), options.ceil_mode());
 }
 struct AvgPool2dFuncOptions {
   AvgPool2dFuncOptions(Sizes kernel_size) : kernel_size_(kernel_size), stride_(std::move(kernel_size)) {}
@@ -185,7 +207,8 @@ struct AvgPool2dFuncOptions {
   GRAPNEL_ARG(bool, count_include_pad) = true;
 };
 inline Tensor avg_pool2d(const Tensor& input, const AvgPool2dFuncOptions& options) {
-  return grapnel::avg_pool2d(input, options.kernel_size(), options.stride(), options.padding(), options.ceil_mode(), options.count_include_pad());
+  return grapnel::avg_pool2d(input, options.kernel_size(), options.stride(), options.padding(),
+                             options.ceil_mode(), options.count_include_pad());
 }
 
 struct EmbeddingFuncOptions {
@@ -196,14 +219,16 @@ inline Tensor embedding(const Tensor& input, const Tensor& weight, const Embeddi
 }
 
 struct LayerNormFuncOptions {
-  LayerNormFuncOptions(std::vector<int64_t> normalized_shape) : normalized_shape_(std::move(normalized_shape)) {}
+  LayerNormFuncOptions(std::vector<int64_t> normalized_shape)
+      : normalized_shape_(std::move(normalized_shape)) {}
   GRAPNEL_ARG(std::vector<int64_t>, normalized_shape);
   GRAPNEL_ARG(Tensor, weight);
   GRAPNEL_ARG(Tensor, bias);
   GRAPNEL_ARG(double, eps) = 1e-5;
 };
 inline Tensor layer_norm(const Tensor& input, const LayerNormFuncOptions& options) {
-  return grapnel::layer_norm(input, options.normalized_shape(), options.weight(), options.bias(), options.eps());
+  return grapnel::layer_norm(input, options.normalized_shape(), options.weight(), options.bias(),
+                             options.eps());
 }
 
 }  // namespace functional

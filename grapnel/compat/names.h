@@ -10,6 +10,7 @@
 #include "grapnel/tensor/tensor_index.h"
 
 // X(name) for every type and function that means the same here and there.
+// clang-format off
 #define GRAPNEL_COMPAT_TYPES(X)                                                                                            \
   X(Tensor) X(TensorList) X(Scalar) X(ScalarType) X(TensorOptions) X(Device) X(DeviceType) X(IntArrayRef) X(IntList)       \
   X(Half) X(BFloat16) X(Generator) X(Storage) X(GradMode) X(AutoGradMode) X(NoGradGuard) X(IValue) X(OrderedDict)          \
@@ -29,6 +30,7 @@
   X(max_pool2d) X(avg_pool2d) X(gather) X(scatter) X(scatter_add) X(index_select) X(index_add) X(masked_select) X(nonzero)  \
   X(sort) X(topk) X(tril) X(triu) X(embedding) X(one_hot) X(layer_norm) X(batch_norm) X(dropout) X(nll_loss) X(mse_loss)    \
   X(l1_loss) X(binary_cross_entropy_with_logits) X(scaled_dot_product_attention) X(equal) X(allclose)
+// clang-format on
 
 #define GRAPNEL_COMPAT_USING(name) using ::grapnel::name;
 #define GRAPNEL_COMPAT_USING_OP(name, Def) using ::grapnel::name;

@@ -29,15 +29,17 @@ namespace torch::nn {
 using namespace grapnel::nn;
 
 // --- losses as modules: torch::nn::MSELoss criterion; criterion(output, target) ------------------------------------------------
-#define GRAPNEL_COMPAT_LOSS(Name, function)                                                                                  \
-  class Name##Impl : public Cloneable<Name##Impl> {                                                                          \
-   public:                                                                                                                   \
-    explicit Name##Impl(const Name##Options& options_ = {}) : options(options_) {}                                           \
-    void reset() override {}                                                                                                 \
-    void pretty_print(std::ostream& stream) const override { stream << "torch::nn::" #Name "()"; }                           \
-    grapnel::Tensor forward(const grapnel::Tensor& input, const grapnel::Tensor& target) { return functional::function(input, target, options); } \
-    Name##Options options;                                                                                                   \
-  };                                                                                                                         \
+#define GRAPNEL_COMPAT_LOSS(Name, function)                                                        \
+  class Name##Impl : public Cloneable<Name##Impl> {                                                \
+   public:                                                                                         \
+    explicit Name##Impl(const Name##Options& options_ = {}) : options(options_) {}                 \
+    void reset() override {}                                                                       \
+    void pretty_print(std::ostream& stream) const override { stream << "torch::nn::" #Name "()"; } \
+    grapnel::Tensor forward(const grapnel::Tensor& input, const grapnel::Tensor& target) {         \
+      return functional::function(input, target, options);                                         \
+    }                                                                                              \
+    Name##Options options;                                                                         \
+  };                                                                                               \
   TORCH_MODULE(Name)
 GRAPNEL_COMPAT_LOSS(MSELoss, mse_loss);
 GRAPNEL_COMPAT_LOSS(L1Loss, l1_loss);
@@ -66,10 +68,12 @@ inline double kaiming_std(const Tensor& tensor, double a, FanMode mode, Nonlinea
   const Fans fans = fans_of(tensor);
   return calculate_gain(f, a) / std::sqrt(static_cast<double>(mode == FanMode::in ? fans.in : fans.out));
 }
-inline Tensor kaiming_normal_(Tensor tensor, double a = 0, FanMode mode = kFanIn, Nonlinearity f = kLeakyReLU) {
+inline Tensor kaiming_normal_(Tensor tensor, double a = 0, FanMode mode = kFanIn,
+                              Nonlinearity f = kLeakyReLU) {
   return normal_(tensor, 0, kaiming_std(tensor, a, mode, f));
 }
-inline Tensor kaiming_uniform_(Tensor tensor, double a = 0, FanMode mode = kFanIn, Nonlinearity f = kLeakyReLU) {
+inline Tensor kaiming_uniform_(Tensor tensor, double a = 0, FanMode mode = kFanIn,
+                               Nonlinearity f = kLeakyReLU) {
   const double bound = std::sqrt(3.0) * kaiming_std(tensor, a, mode, f);
   return uniform_(tensor, -bound, bound);
 }
@@ -80,7 +84,8 @@ namespace utils {
 
 /// Scales all gradients so that their common norm is at most max_norm; returns the norm before. One synchronous step after
 /// backward; a hook does the same during it.
-inline double clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type = 2.0, bool error_if_nonfinite = false) {
+inline double clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type = 2.0,
+                              bool error_if_nonfinite = false) {
   const grapnel::NoGradGuard no_grad;
   std::vector<Tensor> norms;
   const bool largest = norm_type == std::numeric_limits<double>::infinity();
@@ -89,14 +94,16 @@ inline double clip_grad_norm_(const std::vector<Tensor>& parameters, double max_
   if (norms.empty()) return 0;
   const Tensor all = grapnel::stack(norms);
   const double total = (largest ? all.max() : all.norm(norm_type)).template item<double>();
-  grapnel::check(!error_if_nonfinite || std::isfinite(total), "clip_grad_norm_: the norm of the gradients is ", total, ".");
+  grapnel::check(!error_if_nonfinite || std::isfinite(total),
+                 "clip_grad_norm_: the norm of the gradients is ", total, ".");
   const double scale = max_norm / (total + 1e-6);
   if (scale < 1)
     for (const Tensor& p : parameters)
       if (p.grad().defined()) p.mutable_grad().mul_(scale);
   return total;
 }
-inline double clip_grad_norm_(const Tensor& parameter, double max_norm, double norm_type = 2.0, bool error_if_nonfinite = false) {
+inline double clip_grad_norm_(const Tensor& parameter, double max_norm, double norm_type = 2.0,
+                              bool error_if_nonfinite = false) {
   return clip_grad_norm_(std::vector<Tensor>{parameter}, max_norm, norm_type, error_if_nonfinite);
 }
 inline void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value) {

@@ -17,7 +17,8 @@ class LRScheduler {
   void step() {
     const std::vector<double> rates = get_lrs();
     auto& groups = optimizer_.param_groups();
-    grapnel::check(rates.size() == groups.size(), "LRScheduler: get_lrs returned ", rates.size(), " rates for ", groups.size(), " groups.");
+    grapnel::check(rates.size() == groups.size(), "LRScheduler: get_lrs returned ", rates.size(),
+                   " rates for ", groups.size(), " groups.");
     for (size_t i = 0; i < rates.size(); ++i) groups[i].options().set_lr(rates[i]);
     ++step_count_;
   }
@@ -38,7 +39,8 @@ class LRScheduler {
 /// Multiplies the rates by gamma whenever step_size calls of step() lie behind; so the first time in call step_size + 1.
 class StepLR : public LRScheduler {
  public:
-  StepLR(Optimizer& optimizer, unsigned step_size, double gamma = 0.1) : LRScheduler(optimizer), step_size_(step_size), gamma_(gamma) {
+  StepLR(Optimizer& optimizer, unsigned step_size, double gamma = 0.1)
+      : LRScheduler(optimizer), step_size_(step_size), gamma_(gamma) {
     grapnel::check(step_size > 0, "StepLR: step_size must be positive.");
   }
 

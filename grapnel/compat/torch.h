@@ -8,9 +8,9 @@
 /// docs/porting-from-libtorch.md lists what is offered, what differs and why.
 #pragma once
 
-#include "grapnel/compat/c10.h"
 #include "grapnel/compat/at.h"
 #include "grapnel/compat/autograd.h"
+#include "grapnel/compat/c10.h"
 #include "grapnel/compat/nn.h"
 #include "grapnel/compat/optim.h"
 
@@ -26,7 +26,8 @@ using c10::InferenceMode;
 using c10::kCUDA;
 using c10::nullopt;
 using c10::optional;
-inline constexpr ScalarType kU8 = kUInt8, kI32 = kInt32, kI64 = kInt64, kF16 = kFloat16, kF32 = kFloat32, kF64 = kFloat64;
+inline constexpr ScalarType kU8 = kUInt8, kI32 = kInt32, kI64 = kInt64, kF16 = kFloat16, kF32 = kFloat32,
+                            kF64 = kFloat64;
 
 namespace cuda {
 /// Grapnel computes on the CPU.

@@ -1,7 +1,7 @@
 // LibTorch-style programs that keep their parameters in plain tensors and update them under NoGradGuard.
-#include "grapnel/compat/torch.h"
-
 #include <doctest/doctest.h>
+
+#include "grapnel/compat/torch.h"
 
 TEST_CASE("a line is fitted by gradient descent written out") {
   torch::manual_seed(0);
@@ -29,10 +29,12 @@ TEST_CASE("a two-layer network learns XOR") {
   auto x = torch::tensor({{0.0, 0.0}, {0.0, 1.0}, {1.0, 0.0}, {1.0, 1.0}}, options);
   auto y = torch::tensor({{0.0}, {1.0}, {1.0}, {0.0}}, options);
 
-  std::vector<torch::Tensor> params = {torch::randn({2, 8}, options), torch::zeros({8}, options), torch::randn({8, 1}, options),
-                                       torch::zeros({1}, options)};
+  std::vector<torch::Tensor> params = {torch::randn({2, 8}, options), torch::zeros({8}, options),
+                                       torch::randn({8, 1}, options), torch::zeros({1}, options)};
   for (auto& p : params) p.set_requires_grad(true);
-  auto forward = [&] { return torch::addmm(params[3], torch::tanh(torch::addmm(params[1], x, params[0])), params[2]); };
+  auto forward = [&] {
+    return torch::addmm(params[3], torch::tanh(torch::addmm(params[1], x, params[0])), params[2]);
+  };
 
   for (int step = 0; step < 800; ++step) {
     auto loss = torch::binary_cross_entropy_with_logits(forward(), y);

@@ -1,7 +1,7 @@
 // LibTorch-style programs with operations of their own: save_for_backward, saved_data, mark_dirty and their relatives.
-#include "grapnel/compat/torch.h"
-
 #include <doctest/doctest.h>
+
+#include "grapnel/compat/torch.h"
 
 namespace {
 
@@ -12,7 +12,8 @@ using torch::autograd::variable_list;
 /// x @ w^T + b, with the bias left out when it is undefined.
 class Affine : public torch::autograd::Function<Affine> {
  public:
-  static torch::Tensor forward(AutogradContext* ctx, torch::Tensor x, torch::Tensor w, torch::Tensor b = torch::Tensor()) {
+  static torch::Tensor forward(AutogradContext* ctx, torch::Tensor x, torch::Tensor w,
+                               torch::Tensor b = torch::Tensor()) {
     ctx->saved_data["has_bias"] = b.defined();
     ctx->save_for_backward({x, w});
     auto y = x.mm(w.t());
@@ -37,7 +38,8 @@ struct Scale : torch::autograd::Function<Scale> {
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     auto g = grads[0];
-    for (int64_t i = 0; i < ctx->saved_data["times"].toInt(); ++i) g = g * ctx->saved_data["factor"].toDouble();
+    for (int64_t i = 0; i < ctx->saved_data["times"].toInt(); ++i)
+      g = g * ctx->saved_data["factor"].toDouble();
     return {g, torch::Tensor(), torch::Tensor()};
   }
 };
@@ -49,7 +51,9 @@ struct SquareInPlace : torch::autograd::Function<SquareInPlace> {
     ctx->mark_dirty({x});
     return x.mul_(x.clone());
   }
-  static variable_list backward(AutogradContext* ctx, variable_list grads) { return {2 * ctx->get_saved_variables()[0] * grads[0]}; }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    return {2 * ctx->get_saved_variables()[0] * grads[0]};
+  }
 };
 
 /// The largest value of each row, and where it is.

@@ -1,14 +1,15 @@
 // LibTorch-style programs that differentiate gradients, and ask for gradients of some inputs only.
-#include "grapnel/compat/torch.h"
-
 #include <doctest/doctest.h>
+
+#include "grapnel/compat/torch.h"
 
 TEST_CASE("derivatives of a cube down to zero") {
   auto x = torch::tensor(2.0, torch::dtype(torch::kFloat64).requires_grad(true));
   auto y = x * x * x;
   std::vector<double> derivatives;
   for (int order = 1; order <= 3; ++order) {
-    y = torch::autograd::grad({y}, {x}, /*grad_outputs=*/{}, /*retain_graph=*/torch::nullopt, /*create_graph=*/true)[0];
+    y = torch::autograd::grad({y}, {x}, /*grad_outputs=*/{}, /*retain_graph=*/torch::nullopt,
+                              /*create_graph=*/true)[0];
     derivatives.push_back(y.item<double>());
   }
   CHECK(derivatives == std::vector{12.0, 12.0, 6.0});
@@ -49,7 +50,8 @@ TEST_CASE("unused inputs are an error unless allowed, and then undefined") {
   auto x = torch::ones({2}, torch::requires_grad());
   auto y = torch::ones({2}, torch::requires_grad());
   CHECK_THROWS_AS(torch::autograd::grad({(x * 2).sum()}, {x, y}), c10::Error);
-  auto grads = torch::autograd::grad({(x * 2).sum()}, {x, y}, {}, torch::nullopt, false, /*allow_unused=*/true);
+  auto grads =
+      torch::autograd::grad({(x * 2).sum()}, {x, y}, {}, torch::nullopt, false, /*allow_unused=*/true);
   CHECK(torch::equal(grads[0], torch::full({2}, 2.0)));
   CHECK_FALSE(grads[1].defined());
   CHECK_FALSE(x.grad().defined());

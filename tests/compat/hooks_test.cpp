@@ -1,7 +1,7 @@
 // A LibTorch-style program with hooks on tensors and nodes, removed by number.
-#include "grapnel/compat/torch.h"
-
 #include <doctest/doctest.h>
+
+#include "grapnel/compat/torch.h"
 
 namespace {
 
@@ -15,7 +15,8 @@ struct DoubleGrads : torch::autograd::FunctionPreHook {
 
 struct CountCalls : torch::autograd::FunctionPostHook {
   explicit CountCalls(int& count) : count_(count) {}
-  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs, const torch::autograd::variable_list&) override {
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                            const torch::autograd::variable_list&) override {
     ++count_;
     return outputs;
   }

@@ -1,7 +1,7 @@
 // LibTorch-style programs with indices and views.
-#include "grapnel/compat/torch.h"
-
 #include <doctest/doctest.h>
+
+#include "grapnel/compat/torch.h"
 
 using torch::indexing::Ellipsis;
 using torch::indexing::None;

@@ -1,9 +1,9 @@
 // LibTorch-style programs with nn::Module, torch::nn::functional and torch::optim.
-#include "grapnel/compat/torch.h"
-
 #include <doctest/doctest.h>
 
 #include <sstream>
+
+#include "grapnel/compat/torch.h"
 
 namespace F = torch::nn::functional;
 
@@ -28,7 +28,8 @@ TORCH_MODULE(Net);
 const double xor_inputs[4][2] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
 
 std::pair<torch::Tensor, torch::Tensor> xor_data() {
-  auto x = torch::from_blob(const_cast<double*>(&xor_inputs[0][0]), {4, 2}, torch::kFloat64).to(torch::kFloat32);
+  auto x =
+      torch::from_blob(const_cast<double*>(&xor_inputs[0][0]), {4, 2}, torch::kFloat64).to(torch::kFloat32);
   return {x, torch::ne(x.select(1, 0), x.select(1, 1)).to(torch::kFloat32).unsqueeze(1)};
 }
 
@@ -38,7 +39,8 @@ TEST_CASE("a module lists its parameters and buffers by path") {
   Net net(3);
   std::vector<std::string> names;
   for (const auto& item : net->named_parameters()) names.push_back(item.key());
-  CHECK(names == std::vector<std::string>{"scale", "first.weight", "first.bias", "second.weight", "second.bias"});
+  CHECK(names ==
+        std::vector<std::string>{"scale", "first.weight", "first.bias", "second.weight", "second.bias"});
   CHECK(net->named_buffers().contains("calls"));
   CHECK(net->parameters().size() == 5);
   CHECK(net->named_parameters()["first.weight"].sizes() == torch::IntArrayRef({3, 2}));
@@ -67,7 +69,9 @@ TEST_CASE("a Sequential is trained by AdamW with a schedule") {
   torch::nn::Sequential model(torch::nn::Linear(2, 16), torch::nn::ReLU(), torch::nn::Linear(16, 2));
   auto [x, y] = xor_data();
   auto target = y.squeeze(1).to(torch::kLong);
-  torch::optim::AdamW optimizer(model->parameters(), torch::optim::AdamWOptions(0.05).weight_decay(1e-3).betas(std::make_tuple(0.9, 0.99)));
+  torch::optim::AdamW optimizer(
+      model->parameters(),
+      torch::optim::AdamWOptions(0.05).weight_decay(1e-3).betas(std::make_tuple(0.9, 0.99)));
   torch::optim::StepLR schedule(optimizer, /*step_size=*/50, /*gamma=*/0.5);
   torch::nn::CrossEntropyLoss criterion;
   for (int step = 0; step < 200; ++step) {
@@ -100,17 +104,22 @@ TEST_CASE("functional options mean what LibTorch's mean") {
   auto t = torch::tensor({0, 1});
   CHECK(F::cross_entropy(x, t, F::CrossEntropyFuncOptions().reduction(torch::kSum)).item<double>() ==
         doctest::Approx(2 * std::log1p(std::exp(-2.0))));
-  CHECK(F::cross_entropy(x, t, F::CrossEntropyFuncOptions().reduction(torch::kNone)).sizes() == torch::IntArrayRef({2}));
+  CHECK(F::cross_entropy(x, t, F::CrossEntropyFuncOptions().reduction(torch::kNone)).sizes() ==
+        torch::IntArrayRef({2}));
   CHECK(torch::allclose(F::nll_loss(F::log_softmax(x, 1), t), F::cross_entropy(x, t)));
   CHECK(torch::equal(F::dropout(x, F::DropoutFuncOptions().p(0.9).training(false)), x));
   CHECK(torch::allclose(F::softmax(x, F::SoftmaxFuncOptions(-1)).sum(1), torch::ones({2}, torch::kFloat64)));
   CHECK(F::leaky_relu(x, F::LeakyReLUFuncOptions().negative_slope(0.5)).index({0, 1}).item<double>() == -0.5);
   CHECK(torch::mse_loss(x, torch::zeros_like(x), at::Reduction::Sum).item<double>() == 6);
   auto p = torch::sigmoid(x);
-  CHECK(torch::allclose(F::binary_cross_entropy(p, torch::ones_like(x)), F::binary_cross_entropy_with_logits(x, torch::ones_like(x))));
+  CHECK(torch::allclose(F::binary_cross_entropy(p, torch::ones_like(x)),
+                        F::binary_cross_entropy_with_logits(x, torch::ones_like(x))));
   auto image = torch::arange(16, torch::kFloat32).view({1, 1, 4, 4});
-  CHECK(torch::equal(F::max_pool2d(image, F::MaxPool2dFuncOptions(2)).flatten(), torch::tensor({5.0, 7.0, 13.0, 15.0})));
-  CHECK(F::conv2d(image, torch::ones({2, 1, 3, 3}), F::Conv2dFuncOptions().padding(1).stride({2, 1})).sizes() == torch::IntArrayRef({1, 2, 2, 4}));
+  CHECK(torch::equal(F::max_pool2d(image, F::MaxPool2dFuncOptions(2)).flatten(),
+                     torch::tensor({5.0, 7.0, 13.0, 15.0})));
+  CHECK(
+      F::conv2d(image, torch::ones({2, 1, 3, 3}), F::Conv2dFuncOptions().padding(1).stride({2, 1})).sizes() ==
+      torch::IntArrayRef({1, 2, 2, 4}));
 }
 
 TEST_CASE("initialisers take LibTorch's fan and nonlinearity") {

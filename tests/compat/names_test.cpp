@@ -1,9 +1,9 @@
 // Names under at, c10 and torch, modes, errors, and a program that says `using namespace torch`.
-#include "grapnel/compat/torch.h"
-
 #include <doctest/doctest.h>
 
 #include <type_traits>
+
+#include "grapnel/compat/torch.h"
 
 namespace {
 
@@ -30,9 +30,12 @@ double train() {
 }  // namespace
 
 TEST_CASE("the three namespaces share their types") {
-  static_assert(std::is_same_v<torch::Tensor, at::Tensor> && std::is_same_v<torch::Tensor, torch::autograd::Variable>);
-  static_assert(std::is_same_v<c10::Error, grapnel::Error> && std::is_same_v<c10::optional<int>, std::optional<int>>);
-  static_assert(std::is_same_v<at::IntArrayRef, c10::ArrayRef<int64_t>> && std::is_same_v<at::Half, c10::Half>);
+  static_assert(std::is_same_v<torch::Tensor, at::Tensor> &&
+                std::is_same_v<torch::Tensor, torch::autograd::Variable>);
+  static_assert(std::is_same_v<c10::Error, grapnel::Error> &&
+                std::is_same_v<c10::optional<int>, std::optional<int>>);
+  static_assert(std::is_same_v<at::IntArrayRef, c10::ArrayRef<int64_t>> &&
+                std::is_same_v<at::Half, c10::Half>);
   static_assert(std::is_same_v<torch::autograd::tensor_list, torch::autograd::variable_list>);
   static_assert(torch::kF32 == torch::kFloat32 && torch::kDouble == at::kDouble);
   at::Tensor x = at::ones({2}, at::kBFloat16);
@@ -41,7 +44,9 @@ TEST_CASE("the three namespaces share their types") {
   CHECK(torch::t(torch::ones({2, 3})).sizes() == torch::IntArrayRef({3, 2}));
 }
 
-TEST_CASE("a program may use namespace torch as a whole") { CHECK(program::train() == doctest::Approx(2).epsilon(1e-3)); }
+TEST_CASE("a program may use namespace torch as a whole") {
+  CHECK(program::train() == doctest::Approx(2).epsilon(1e-3));
+}
 
 TEST_CASE("a device chosen by what is available is the CPU, and asking for CUDA is an error") {
   torch::Device device(torch::cuda::is_available() ? torch::kCUDA : torch::kCPU);
@@ -77,7 +82,8 @@ TEST_CASE("checks throw what LibTorch programs catch") {
   } catch (const c10::Error& e) {
     CHECK(std::string(e.what()) == "n is 3, which is too small");
   }
-  CHECK_THROWS_WITH_AS([&] { TORCH_CHECK(n > 5); }(), "Expected n > 5 to be true, but got false.", c10::Error);
+  CHECK_THROWS_WITH_AS([&] { TORCH_CHECK(n > 5); }(), "Expected n > 5 to be true, but got false.",
+                       c10::Error);
   CHECK_THROWS_AS(torch::matmul(torch::ones({2, 3}), torch::ones({2, 3})), c10::Error);
 }
 

@@ -18,15 +18,19 @@ using Bytes = std::vector<uint8_t>;
 
 /// A folder that is gone after the test.
 struct Folder {
-  Folder() : path(fs::temp_directory_path() / ("grapnel_idx_" + std::to_string(getpid()))) { fs::create_directories(path); }
+  Folder() : path(fs::temp_directory_path() / ("grapnel_idx_" + std::to_string(getpid()))) {
+    fs::create_directories(path);
+  }
   ~Folder() { fs::remove_all(path); }
   fs::path plain(const std::string& name, const Bytes& bytes) const {
-    std::ofstream(path / name, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    std::ofstream(path / name, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     return path / name;
   }
   fs::path gzip(const std::string& name, const Bytes& bytes) const {
     gzFile file = gzopen((path / name).c_str(), "wb");
-    REQUIRE(gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())) == static_cast<int>(bytes.size()));
+    REQUIRE(gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())) ==
+            static_cast<int>(bytes.size()));
     REQUIRE(gzclose(file) == Z_OK);
     return path / name;
   }
@@ -73,20 +77,24 @@ TEST_CASE("a file that is missing, empty or cut off is an error that names it") 
   CHECK(has(error_of(folder.path / "absent"), "absent: cannot be opened: No such file"));
   CHECK(has(error_of(folder.plain("empty", {})), "empty: ends inside the magic number: 0 of 4 bytes"));
   CHECK(has(error_of(folder.plain("magic", {0, 0, 8})), "ends inside the magic number: 3 of 4"));
-  CHECK(has(error_of(folder.plain("sizes", {0, 0, 8, 2, 0, 0, 0, 2, 0, 0})), "ends inside the sizes: 2 of 4"));
+  CHECK(
+      has(error_of(folder.plain("sizes", {0, 0, 8, 2, 0, 0, 0, 2, 0, 0})), "ends inside the sizes: 2 of 4"));
   CHECK(has(error_of(folder.plain("short", idx({2, 3}, 5))), "ends inside the elements: 5 of 6"));
   CHECK(has(error_of(folder.plain("long", idx({2, 3}, 7))), "goes on after its 6 elements"));
 }
 
 TEST_CASE("a damaged header is an error before memory is asked for") {
   const Folder folder;
-  CHECK(has(error_of(folder.plain("text", {'#', '!', '/', 'b'})), "not an IDX file: it starts with bytes 35 and 33"));
+  CHECK(has(error_of(folder.plain("text", {'#', '!', '/', 'b'})),
+            "not an IDX file: it starts with bytes 35 and 33"));
   CHECK(has(error_of(folder.plain("type", idx({4}, 4, 0x0D))), "holds elements of type 13"));
   CHECK(has(error_of(folder.plain("rank", {0, 0, 8, 0})), "has 0 dimensions"));
   CHECK(has(error_of(folder.plain("rank9", {0, 0, 8, 9})), "has 9 dimensions"));
   CHECK(has(error_of(folder.plain("zero", idx({2, 0}, 0))), "dimension 1 claims 0 entries"));
-  CHECK(has(error_of(folder.plain("huge", idx({0xFFFFFFFF, 0xFFFFFFFF}, 9))), "dimension 1 claims 4294967295 entries"));
-  CHECK(has(error_of(folder.plain("lie", idx({0x80000000}, 9))), "ends inside the elements: 9 of 2147483648"));
+  CHECK(has(error_of(folder.plain("huge", idx({0xFFFFFFFF, 0xFFFFFFFF}, 9))),
+            "dimension 1 claims 4294967295 entries"));
+  CHECK(
+      has(error_of(folder.plain("lie", idx({0x80000000}, 9))), "ends inside the elements: 9 of 2147483648"));
 }
 
 TEST_CASE("a damaged compressed file is an error, wherever the damage is") {
@@ -94,7 +102,8 @@ TEST_CASE("a damaged compressed file is an error, wherever the damage is") {
   const Bytes good = Folder::bytes_of(folder.gzip("good.gz", idx({20, 30}, 600)));
   REQUIRE(error_of(folder.plain("again.gz", good)) == "no error");
   for (size_t cut = 1; cut < good.size(); ++cut) {
-    const std::string error = error_of(folder.plain("cut.gz", Bytes(good.begin(), good.begin() + static_cast<ptrdiff_t>(cut))));
+    const std::string error =
+        error_of(folder.plain("cut.gz", Bytes(good.begin(), good.begin() + static_cast<ptrdiff_t>(cut))));
     CHECK_MESSAGE(error != "no error", "cut after ", cut, " of ", good.size(), " bytes");
     CHECK(has(error, "cut.gz: "));
   }
@@ -123,9 +132,11 @@ TEST_CASE("images and labels that do not belong together are refused") {
   CHECK(has(error(idx({2, 28, 28}, 2 * 784), idx({3}, 3)), "for 2 images"));
   CHECK(has(error(idx({11, 28, 28}, 11 * 784), idx({11}, 11)), "holds label 10"));
 
-  const examples::Images images = examples::load_images((error(idx({2, 28, 28}, 2 * 784), idx({2}, 2)), folder.path), "t");
+  const examples::Images images =
+      examples::load_images((error(idx({2, 28, 28}, 2 * 784), idx({2}, 2)), folder.path), "t");
   CHECK(images.labels.equal(grapnel::tensor({0, 1})));
-  CHECK(images.pixels.index_select(1, grapnel::tensor({255})).select(0, 0).item<double>() == doctest::Approx((1 - 0.2860) / 0.3530));
+  CHECK(images.pixels.index_select(1, grapnel::tensor({255})).select(0, 0).item<double>() ==
+        doctest::Approx((1 - 0.2860) / 0.3530));
 }
 
 TEST_CASE("generated images are the same every time, and every class is there") {
