@@ -74,10 +74,9 @@ void AccumulateGrad::write(Tensor& grad, bool seed_is_callers) {
   }
   const TensorImpl& g = grad.impl();
   const Shape strides = grad_strides(leaf_.impl());
-  const bool sole_owner = !seed_is_callers && g.refs.is_unique() && g.storage->unique() && !g.wrapped_number && !g.inference &&
-                          !g.requires_grad && !g.storage->borrowed() && static_cast<size_t>(grad.nbytes()) == g.storage->bytes();
-  if (sole_owner && same_strides(g, strides)) {
-    meta.grad = std::move(grad);
+  const bool adopt = !seed_is_callers && is_sole_owner(grad) && static_cast<size_t>(grad.nbytes()) == g.storage->bytes() && same_strides(g, strides);
+  if (adopt) {
+    meta.grad = grad.is_view() ? grad.detach() : std::move(grad);
   } else {
     Tensor copy(TensorImpl::empty(g.sizes, g.dtype));
     copy.impl().strides = strides;

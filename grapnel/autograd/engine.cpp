@@ -252,8 +252,7 @@ class Pass {
     Tensor& buffer = s.buffers[slot];
     if (!buffer.defined()) {
       buffer = std::move(grad);
-    } else if (!request_.create_graph && buffer.use_count() == 1 && buffer.impl().storage->unique() && buffer.is_contiguous() &&
-               buffer.dtype() == grad.dtype() && !buffer.impl().wrapped_number && !buffer.impl().storage->borrowed()) {
+    } else if (!request_.create_graph && buffer.is_contiguous() && buffer.dtype() == grad.dtype() && is_sole_owner(buffer)) {
       buffer.add_(grad);
     } else {
       buffer = buffer + grad;

@@ -142,4 +142,12 @@ const std::shared_ptr<HookTable>& tensor_hook_table(const Tensor& t, uint32_t& s
   return autograd_meta(t).hooks.make();
 }
 
+bool is_sole_owner(const Tensor& t) {
+  const TensorImpl& impl = t.impl();
+  if (!impl.refs.is_unique() || impl.wrapped_number || impl.inference || impl.requires_grad || impl.storage->borrowed()) return false;
+  const ViewMeta* view = impl.autograd ? impl.autograd->view.get() : nullptr;
+  const uint32_t own = view && view->base.use_count() == 1 && view->base.impl().storage == impl.storage ? 2 : 1;
+  return impl.storage->use_count() == own;
+}
+
 }  // namespace grapnel

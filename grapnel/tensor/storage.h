@@ -30,7 +30,7 @@ class Storage {
   /// Counts the writes made through any view; saved tensors compare it to notice that they were overwritten.
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
-  bool unique() const { return refs_.is_unique(); }
+  uint32_t use_count() const { return refs_.use_count(); }
 
   void intrusive_retain() const noexcept { refs_.retain(); }
   void intrusive_release() const noexcept {
