@@ -10,6 +10,9 @@
 /// The hooks are those registered when the call was made. They fire in a pass that comes through the results and goes on to the
 /// arguments, once. A hook with `after_parameters` fires when, besides, the last parameter of the module that the pass updates has
 /// been updated.
+///
+/// A graph keeps the modules whose hooks it holds. A module that in turn stores a result of its own would keep itself alive for ever;
+/// store result.detach() instead.
 #pragma once
 
 #include <memory>

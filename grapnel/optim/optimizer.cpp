@@ -20,7 +20,8 @@ void run_hooks(const HookList<Hook>& list, A&... args) {
 void Optimizer::add_param_group(OptimizerParamGroup group) {
   if (!group.has_options()) group.set_options(defaults_->clone());
   group.options().validate();
-  check(typeid(group.options()) == typeid(*defaults_), "add_param_group: the options are those of another optimiser.");
+  const OptimizerOptions &given = group.options(), &expected = *defaults_;
+  check(typeid(given) == typeid(expected), "add_param_group: the options are those of another optimiser.");
   std::unordered_map<const TensorImpl*, bool> seen;
   for (size_t i = 0; i < group.params().size(); ++i) {
     const Tensor& p = group.params()[i];

@@ -1,7 +1,9 @@
 /// Forward hooks of modules: section 5.1 of the hook semantics.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <stdexcept>
+#include <thread>
 
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/log.h"
@@ -237,7 +239,8 @@ TEST_CASE("eager.F9: global registration hooks see parameters, buffers and submo
     log.push_back("parameter " + name);
     return name == "bias" ? shared : Tensor();
   });
-  ScopedHook b = nn::register_module_buffer_registration_hook([&](Module&, const std::string& name, const Tensor&) { log.push_back("buffer " + name); });
+  ScopedHook b =
+      nn::register_module_buffer_registration_hook([&](Module&, const std::string& name, const Tensor&) { log.push_back("buffer " + name); });
   auto replacement = nn::Linear(3, 3).ptr();
   log.clear();
   ScopedHook s = nn::register_module_module_registration_hook(
@@ -303,4 +306,20 @@ TEST_CASE("calls with any arguments pass through hooks unchanged: defaults, over
     CHECK(number(nn::call(overloaded, tensor({3.0}))) == 3);
     CHECK(number(nn::call(overloaded, tensor({3.0}), Point{2, 1})) == 7);
   }
+}
+
+TEST_CASE("hooks may be added and removed on any thread while others call the module") {
+  auto m = std::make_shared<Double>();
+  std::atomic<int> fired{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) {
+        ScopedHook hook = m->register_forward_hook([&](Module&, const Args&, const Value&) { ++fired; });
+        if (number(nn::call(m, tensor({1.0}))) != 2) fired = -1000000;
+      }
+    });
+  for (auto& t : threads) t.join();
+  CHECK(fired >= 600);
+  CHECK(hooks_of(*m).empty());
 }
