@@ -21,14 +21,13 @@ OpNode::~OpNode() {
   if (attrs_) base::pool_deallocate(attrs_, op_.attrs_size);
 }
 
-void OpNode::save(Inputs inputs, std::span<Tensor> outputs, const Tensor& original) {
+void OpNode::save(Inputs inputs, std::span<Tensor> outputs) {
   if (!op_.saves) return;
   for (size_t i = 0; i < inputs.size(); ++i)
     if (next_edge(i)) saved_bits_ |= op_.saves[i];
   for (SaveMask rest = saved_bits_; rest; rest &= rest - 1) {
     const int bit = std::countr_zero(rest);
     if (bit >= kFirstOutputBit) saved_.emplace_back(outputs[static_cast<size_t>(bit - kFirstOutputBit)], true, *this);
-    else if (bit == 0 && original.defined()) saved_.emplace_back(original, false, *this);
     else saved_.emplace_back(*inputs[static_cast<size_t>(bit)], false, *this);
   }
 }
@@ -86,16 +85,16 @@ void record(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> ou
     const uint32_t slot = node->add_slot(t);
     if (is_floating(t.dtype())) set_history(t, node, slot);
   }
-  node->save(inputs, outputs, Tensor());
+  node->save(inputs, outputs);
 }
 
-void record_inplace(const Op& op, Inputs inputs, const void* attrs, const Tensor& self, const Tensor& original) {
+void record_inplace(const Op& op, Inputs inputs, const void* attrs, const Tensor& self, Inputs kept) {
   refuse_inference(inputs, op);
   const auto node = make_node(op, inputs, attrs);
   node->add_slot(self);
   rebase_history(self, node);
   Tensor output = self;
-  node->save(inputs, {&output, 1}, original);
+  node->save(kept, {&output, 1});
 }
 
 }  // namespace tape

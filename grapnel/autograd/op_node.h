@@ -19,8 +19,8 @@ class OpNode final : public Node, private Saved {
   const Op& op() const { return op_; }
   const void* attrs() const { return attrs_; }
 
-  /// Keeps the values that the gradients of the wanted inputs need. `original` replaces input 0 of an in-place call.
-  void save(Inputs inputs, std::span<Tensor> outputs, const Tensor& original);
+  /// Keeps the values that the gradients of the wanted inputs need.
+  void save(Inputs inputs, std::span<Tensor> outputs);
   /// Values kept, in the order of their bits: inputs first. For per-slot hooks and tests.
   SmallVector<SavedVariable, 2>& saved() { return saved_; }
   /// Set when the op changed a view in place: its output then belongs to that node, which owns this one.

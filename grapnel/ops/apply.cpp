@@ -73,24 +73,24 @@ Tensor& apply_inplace(const Op& op, Inputs inputs, const void* attrs) {
   check(can_cast(specs[0].dtype, self.dtype()), op.name, "_: a result of type ", specs[0].dtype, " cannot be written into a tensor of type ",
         self.dtype(), ".");
 
-  // The gradient of another input may need what self held before.
-  Tensor original;
+  // The write goes through all that share memory with self. What the gradients need of them is kept as it was, in copies
+  // that are recorded, since gradients can be differentiated again.
+  SmallVector<const Tensor*, 4> kept(inputs.begin(), inputs.end());
+  SmallVector<Tensor, 2> copies;
   if (recording) {
+    copies.reserve(inputs.size());
     SaveMask wanted = 0;
     for (size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i]->defined() && tape::tracks(*inputs[i])) wanted |= op.saves_for(static_cast<int>(i));
-    if (wanted & input(0)) {
-      const bool enabled = GradMode::is_enabled();
-      GradMode::set_enabled(false);
-      original = self.clone();
-      GradMode::set_enabled(enabled);
-    }
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if ((wanted & input(static_cast<int>(i))) && inputs[i]->defined() && inputs[i]->is_alias_of(self))
+        kept[i] = &copies.emplace_back(inputs[i]->clone());
   }
 
   Tensor target = self;
   op.run(op, inputs, attrs, {&target, 1});
   self.impl().storage->bump_version();
-  if (recording) tape::record_inplace(op, inputs, attrs, self, original);
+  if (recording) tape::record_inplace(op, inputs, attrs, self, kept);
   return const_cast<Tensor&>(self);
 }
 

@@ -11,7 +11,7 @@ namespace {
 int64_t end_of(const Geometry& g) {
   int64_t last = g.offset;
   for (int i = 0; i < g.sizes.size(); ++i) {
-    if (g.sizes[i] == 0) return g.offset;
+    if (g.sizes[i] == 0) return 0;  // nothing lies anywhere
     last += (g.sizes[i] - 1) * g.strides[i];
   }
   return last + 1;

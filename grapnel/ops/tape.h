@@ -28,9 +28,9 @@ void record(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> ou
 void mark_view(Tensor& view, const Tensor& base, bool multi_output);
 /// Checks that `self` may be written now, before anything is computed: leaf rule, views of leaves, inference tensors.
 void check_inplace(const Tensor& self, bool recording, std::string_view op);
-/// Makes the node of an in-place call and moves self's place in the graph. `original` is self before the write, for ops
-/// whose gradient needs it.
-void record_inplace(const Op& op, Inputs inputs, const void* attrs, const Tensor& self, const Tensor& original);
+/// Makes the node of an in-place call and moves self's place in the graph. `kept` are the inputs as the gradient may read them:
+/// copies from before the write where it changed them.
+void record_inplace(const Op& op, Inputs inputs, const void* attrs, const Tensor& self, Inputs kept);
 
 }  // namespace tape
 }  // namespace grapnel
