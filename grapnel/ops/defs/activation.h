@@ -24,7 +24,7 @@ struct ReluBackward : Pointwise<2> {
   template <class S> static S scalar(S g, S y) { return select(y > 0.0, g, S(0.0)); }
   static constexpr SaveMask saves[] = {input(1), 0};
   // Flat in y almost everywhere.
-  static Grads grad(const Saved& s, const Tensor& g) { return {relu_backward(g, s.input(1)), Tensor()}; }
+  static Grads grad(const Saved& s, const Tensor& g) { return {s.needs(0) ? relu_backward(g, s.input(1)) : Tensor(), Tensor()}; }
   static Samples samples() { return {{{sample_tensor({2, 3}), sample_tensor({2, 3}, -1, 3)}, {}}}; }
 };
 
