@@ -12,7 +12,9 @@ namespace grapnel::nn {
 class AnyModule {
  public:
   AnyModule() = default;
+  /// With the module's own type: a plain Module has no forward.
   template <std::derived_from<Module> M>
+    requires(!std::same_as<M, Module>)
   AnyModule(std::shared_ptr<M> module) : module_(std::move(module)), call_(&call_values<M>) {
     check(module_ != nullptr, "AnyModule: the module is empty.");
     if constexpr (requires(M& m, Tensor t) { { m.forward(std::move(t)) } -> std::convertible_to<Tensor>; }) tensor_call_ = &call_tensor<M>;
