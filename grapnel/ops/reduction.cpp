@@ -69,7 +69,7 @@ struct Layout {
 class Reducer {
  public:
   Reducer(const Op& op, const Tensor& x, const Layout& layout, Compute compute, char* results)
-      : layout_(layout), data_(x.impl().data()), dtype_(x.dtype()),
+      : layout_(layout), data_(x.impl().data()),
         kernel_(kernels::table().reduce[op.index][static_cast<int>(compute)]),
         load_(kernels::table().load[static_cast<int>(x.dtype())][static_cast<int>(compute)]),
         size_(static_cast<int64_t>(element_size(dtype_of(compute)))), stored_size_(static_cast<int64_t>(element_size(x.dtype()))),
@@ -178,7 +178,6 @@ class Reducer {
 
   const Layout& layout_;
   const char* data_;
-  DType dtype_;
   const kernels::ReduceKernels& kernel_;
   kernels::LoadFn load_;
   int64_t size_, stored_size_;
