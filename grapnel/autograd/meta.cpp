@@ -18,12 +18,14 @@ void intrusive_release(const AutogradMeta* meta) noexcept {
 }
 
 void release_autograd_meta(AutogradMeta* meta) noexcept {
-  // Retain-grad entries may still hold the meta; what it holds itself goes now, which also breaks the cycle through its node.
+  // Retain-grad entries and multi-gradient hooks may still hold the meta; what it holds itself goes now, which also breaks the
+  // cycles through its node and its hooks.
   meta->alive.store(false, std::memory_order_release);
   if (!meta->refs.is_unique()) {
     Tensor grad = std::move(meta->grad);
     NodePtr node = std::move(meta->grad_fn);
     auto view = std::move(meta->view);
+    auto hooks = std::move(meta->hooks);
   }
   intrusive_release(meta);
 }

@@ -145,6 +145,15 @@ struct Counts {
 };
 }  // namespace
 
+TEST_CASE("a multi-gradient hook dies with its tensors") {
+  const auto captured = std::make_shared<int>(0);
+  {
+    const Tensor a = leaf(1), b = leaf(2);
+    register_multi_grad_hook({a, b}, [captured](const variable_list&) {});
+  }
+  CHECK(captured.use_count() == 1);
+}
+
 TEST_CASE("eager.S1: pack runs once at save time, unpack at each access") {
   auto x = leaf(2);
   auto y = constant(3.0);
