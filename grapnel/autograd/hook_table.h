@@ -97,11 +97,16 @@ class LazyHooks {
  public:
   HookTable* get() const { return table_.load(std::memory_order_acquire); }
   const std::shared_ptr<HookTable>& make();
+  /// Gives the table away, once nobody is left who could ask for it.
+  std::shared_ptr<HookTable> release() {
+    table_.store(nullptr, std::memory_order_release);
+    return std::move(owner_);
+  }
 
  private:
   std::atomic<HookTable*> table_{nullptr};
   base::SpinLock lock_;
-  std::shared_ptr<HookTable> owner_;  ///< written once
+  std::shared_ptr<HookTable> owner_;  ///< written once, until released
 };
 
 }  // namespace grapnel

@@ -25,7 +25,7 @@ void release_autograd_meta(AutogradMeta* meta) noexcept {
     Tensor grad = std::move(meta->grad);
     NodePtr node = std::move(meta->grad_fn);
     auto view = std::move(meta->view);
-    auto hooks = std::move(meta->hooks);
+    auto hooks = meta->hooks.release();
   }
   intrusive_release(meta);
 }
