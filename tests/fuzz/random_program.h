@@ -103,13 +103,14 @@ inline void check_library_works() {
     throw std::logic_error("a simple pass goes wrong after this program");
 }
 
-/// Everything at once. Throws std::logic_error, or whatever came out of the library that must not.
-inline void check_program(std::span<const uint8_t> program) {
+/// Everything at once. Throws std::logic_error, or whatever came out of the library that must not. Returns what the program did.
+inline Outcome check_program(std::span<const uint8_t> program) {
   const size_t before = memory_stats().in_use;
   const Outcome first = run_once(program), second = run_once(program);
   if (first != second) throw std::logic_error("two runs of one program differ");
   if (!first.may_own_itself && memory_stats().in_use != before) throw std::logic_error("a program left tensor memory behind");
   check_library_works();
+  return first;
 }
 
 }  // namespace grapnel::fuzz
