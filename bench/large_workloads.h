@@ -49,23 +49,46 @@ inline Workload conv_backward() {
           }};
 }
 
+/// Runs part(0) to part(threads - 1) at once. What the two references below use, since they involve no library.
+template <class Part>
+void at_once(int threads, const Part& part) {
+  std::vector<std::thread> others;
+  for (int t = 1; t < threads; ++t) others.emplace_back(part, t);
+  part(0);
+  for (std::thread& t : others) t.join();
+}
+
+/// Multiplications and additions in registers: tells whether two threads have two cores to run on.
+inline Workload registers(std::string name, int threads) {
+  constexpr int kRounds = 1'000'000, kPacks = 12;
+  return {std::move(name), Unit::flop, 16.0 * kRounds * kPacks * threads, [=] {
+            const Tensor sums = values({threads * 16});
+            float* out = sums.data_ptr<float>();
+            auto part = [=](int t) {
+              using Pack [[gnu::vector_size(32)]] = float;
+              Pack packs[kPacks] = {};
+              for (int i = 0; i < kRounds; ++i)
+#pragma GCC unroll 12
+                for (Pack& p : packs) p = p * 0.5f + 1.0f;
+              for (const Pack& p : packs) out[t * 16] = p[0];
+            };
+            return Body{[=] { at_once(threads, part); }, [=] { return std::vector<Tensor>{sums}; }};
+          }};
+}
+
 /// a + 2 * b into memory that exists: the speed of memory, as a reference for the rows below it. No library involved.
 inline Workload triad(std::string name, int64_t count, int threads) {
   return {std::move(name), Unit::byte, 12.0 * static_cast<double>(count), [=] {
             const Tensor a = values({count}), b = values({count}), c = values({count});
             const float *pa = a.data_ptr<float>(), *pb = b.data_ptr<float>();
             float* pc = c.data_ptr<float>();
-            auto part = [=](int64_t begin, int64_t end) {
+            auto part = [=](int t) {
+              const int64_t begin = count * t / threads, end = count * (t + 1) / threads;
               using Pack [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
               auto pack = [](auto* p, int64_t i) -> auto& { return *reinterpret_cast<Pack*>(const_cast<float*>(p + i)); };
               for (int64_t i = begin; i < end; i += 8) pack(pc, i) = pack(pa, i) + 2 * pack(pb, i);
             };
-            return Body{[=] {
-                          std::vector<std::thread> others;
-                          for (int t = 1; t < threads; ++t) others.emplace_back(part, count * t / threads, count * (t + 1) / threads);
-                          part(0, count / threads);
-                          for (std::thread& t : others) t.join();
-                        },
+            return Body{[=] { at_once(threads, part); },
                         [=] { return std::vector<Tensor>{a, b, c}; }};  // Which also keeps them alive.
           }};
 }
@@ -106,7 +129,7 @@ inline Workload mlp_step() {
 }
 
 inline std::vector<Workload> large_workloads() {
-  std::vector<Workload> out;
+  std::vector<Workload> out = {registers("registers, 1 thread", 1), registers("registers, 2 threads", 2)};
   for (int64_t n : {64, 128, 256, 512, 1024, 2048}) out.push_back(product("matmul " + std::to_string(n) + " cubed", n, n, n));
   out.push_back(product("matmul 64x784x512", 64, 784, 512));
   out.push_back(conv_forward());
