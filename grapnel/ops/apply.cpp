@@ -6,6 +6,12 @@ namespace grapnel {
 
 namespace {
 
+/// What an op without attributes is given, so that a reference to them refers to something.
+const void* or_none(const void* attrs) {
+  static constexpr char none = 0;
+  return attrs ? attrs : &none;
+}
+
 bool any_tracks(Inputs inputs) {
   for (const Tensor* t : inputs)
     if (t->defined() && tape::tracks(*t)) return true;
@@ -47,6 +53,7 @@ void check_no_internal_overlap(const Tensor& self, std::string_view op) {
 }  // namespace
 
 Tensor apply(const Op& op, Inputs inputs, const void* attrs) {
+  attrs = or_none(attrs);
   Outputs out;
   compute(op, inputs, attrs, out);
   finish(op, inputs, attrs, {out.data(), 1});
@@ -54,6 +61,7 @@ Tensor apply(const Op& op, Inputs inputs, const void* attrs) {
 }
 
 Outputs apply_all(const Op& op, Inputs inputs, const void* attrs) {
+  attrs = or_none(attrs);
   Outputs out;
   compute(op, inputs, attrs, out);
   finish(op, inputs, attrs, {out.data(), out.size()});
@@ -61,6 +69,7 @@ Outputs apply_all(const Op& op, Inputs inputs, const void* attrs) {
 }
 
 Tensor& apply_inplace(const Op& op, Inputs inputs, const void* attrs) {
+  attrs = or_none(attrs);
   const Tensor& self = *inputs[0];
   const bool recording = GradMode::is_enabled() && op.differentiable && any_tracks(inputs);
   tape::check_inplace(self, recording, op.name);
