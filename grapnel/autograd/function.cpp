@@ -46,7 +46,7 @@ void FunctionNode::finish(const variable_list& inputs, variable_list& outputs, b
   };
   for (const TensorImpl* t : context.dirty_) {
     const bool given = std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& i) { return i.impl_ptr() == t; });
-    check(given, name(), ": mark_dirty was given a tensor that is not an input of forward.");
+    if (!given) fail(name(), ": mark_dirty was given a tensor that is not an input of forward.");
   }
   for (Tensor& t : outputs) {
     if (!t.defined()) {
@@ -103,8 +103,8 @@ Grads FunctionNode::apply(Grads grads) {
   }
   base::UserCodeScope user;
   variable_list result = backward_(&context, std::move(list));
-  check(result.size() == num_outputs() || (result.size() > num_outputs()), "the backward of ", name(), " returned ", result.size(),
-        " gradients, expected ", num_outputs(), ", one per tensor argument of forward.");
+  if (result.size() < num_outputs())
+    fail("the backward of ", name(), " returned ", result.size(), " gradients, expected ", num_outputs(), ", one per tensor argument of forward.");
   return Grads(result.begin(), result.end());
 }
 
