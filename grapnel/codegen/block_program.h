@@ -21,7 +21,7 @@ struct BlockProgram {
   /// One instruction. Its result is register `inputs.size() + scalars.size() + its position in steps`.
   struct Step {
     enum class Kind : uint8_t {
-      op,       ///< pointwise op number `op` of PointwiseOps; all operands and the result are of type `compute`
+      op,  ///< pointwise op number `op` of PointwiseOps; all operands and the result are of type `compute`
       convert,  ///< operand 0, of type `from`, as it would be after a store to `via` and a load as `compute`
     };
     Kind kind = Kind::op;
@@ -46,10 +46,14 @@ struct BlockProgram {
 };
 
 /// Machine code of a program. `in`, `out`: one pointer per input and output, to n values each, aligned to their type; an output may be the very
-/// block of an input, but they never overlap otherwise. `scalars`: 8 bytes per scalar, the value in its first bytes.
+/// block of an input of the same type, but they never overlap otherwise. `scalars`: 8 bytes per scalar, the value in its first bytes.
 using BlockFn = void (*)(const void* const* in, void* const* out, const void* scalars, int64_t n);
 
+/// Throws InternalError unless every register is written before it is read and has the type its reader expects.
+void verify(const BlockProgram& program);
+
 /// Runs the program with the eager kernels, any n.
-void interpret(const BlockProgram& program, const void* const* in, void* const* out, const void* scalars, int64_t n);
+void interpret(const BlockProgram& program, const void* const* in, void* const* out, const void* scalars,
+               int64_t n);
 
 }  // namespace grapnel::codegen
