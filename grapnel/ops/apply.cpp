@@ -1,5 +1,6 @@
 #include "grapnel/ops/op.h"
 
+#include "grapnel/ops/record.h"
 #include "grapnel/ops/tape.h"
 
 namespace grapnel {
@@ -18,14 +19,27 @@ bool any_tracks(Inputs inputs) {
   return false;
 }
 
+/// Plain numbers have their values at hand; arithmetic among them is never deferred.
+bool are_numbers(Inputs inputs) {
+  if (inputs.empty()) return false;
+  for (const Tensor* t : inputs)
+    if (!t->defined() || !t->impl().wrapped_number || t->impl().storage->pending()) return false;
+  return true;
+}
+
 void compute(const Op& op, Inputs inputs, const void* attrs, Outputs& out) {
   Specs specs;
   op.infer(inputs, attrs, specs);
-  if (op.family != Family::view)
-    for (const TensorSpec& spec : specs) out.push_back(Tensor(TensorImpl::empty(spec.sizes, spec.dtype)));
-  else
+  const bool recorded = record::active() && !are_numbers(inputs);
+  if (op.family == Family::view) {
     out.resize(specs.size());
-  op.run(op, inputs, attrs, std::span<Tensor>(out.data(), out.size()));
+  } else {
+    for (const TensorSpec& spec : specs)
+      out.push_back(recorded ? record::pending_empty(spec.sizes, spec.dtype) : Tensor(TensorImpl::empty(spec.sizes, spec.dtype)));
+  }
+  const std::span<Tensor> results(out.data(), out.size());
+  if (!recorded || op.family == Family::view) op.run(op, inputs, attrs, results);
+  if (recorded) [[unlikely]] record::append(op, inputs, attrs, results, /*inplace=*/false);
   if (op.family == Family::pointwise && inputs[0]->impl().wrapped_number) [[unlikely]] {
     bool numbers = true;
     for (const Tensor* t : inputs) numbers &= t->impl().wrapped_number;
@@ -97,7 +111,8 @@ Tensor& apply_inplace(const Op& op, Inputs inputs, const void* attrs) {
   }
 
   Tensor target = self;
-  op.run(op, inputs, attrs, {&target, 1});
+  if (record::active()) record::append(op, inputs, attrs, {&target, 1}, /*inplace=*/true);
+  else op.run(op, inputs, attrs, {&target, 1});
   self.impl().storage->bump_version();
   if (recording) tape::record_inplace(op, inputs, attrs, self, kept);
   return const_cast<Tensor&>(self);

@@ -5,6 +5,7 @@
 #include "grapnel/ops/loop_nest.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel {
 
@@ -18,8 +19,10 @@ bool all_hold(const Tensor& mask) {
 }  // namespace
 
 Scalar Tensor::item() const {
+  GRAPNEL_CALL_SITE;
   check(numel() == 1, "item: the tensor has ", numel(), " elements (shape ", shape(), "), not one.\nSelect one first, e.g. t[0].item().");
-  const void* data = data_ptr();
+  const record::Reading reading("item");
+  const void* data = impl().data();
   return visit_dtype(dtype(), [&]<class T>() {
     T value;
     std::memcpy(&value, data, sizeof(T));
@@ -29,6 +32,7 @@ Scalar Tensor::item() const {
 
 bool equal(const Tensor& a, const Tensor& b) {
   GRAPNEL_CALL_SITE;
+  const record::Reading reading("equal");
   return a.shape() == b.shape() && all_hold(apply<Eq>(a, b));
 }
 bool Tensor::equal(const Tensor& other) const {
@@ -38,6 +42,7 @@ bool Tensor::equal(const Tensor& other) const {
 
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
   GRAPNEL_CALL_SITE;
+  const record::Reading reading("allclose");
   check(rtol >= 0 && atol >= 0, "allclose: tolerances must not be negative, got rtol ", rtol, " and atol ", atol, ".");
   // In f64 the tolerances are what they say, also for narrow types and integers.
   auto wide = [](const Tensor& t) {

@@ -2,8 +2,10 @@
 #include <cstring>
 
 #include "grapnel/base/thread_pool.h"
+#include "grapnel/ops/defs/copy.h"
 #include "grapnel/ops/kernels/table.h"
-#include "grapnel/ops/loop_nest.h"
+#include "grapnel/ops/op_table.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel {
 
@@ -36,6 +38,11 @@ void copy_row(size_t size, char* to, int64_t to_stride, const char* from, int64_
 }  // namespace
 
 void copy_elements(const Tensor& target, const Tensor& source) {
+  if (record::active()) {
+    const Tensor* inputs[] = {&target, &source};
+    Tensor out = target;
+    return record::append(source.impl().wrapped_number ? op_of<Fill> : op_of<Copy>, inputs, nullptr, {&out, 1}, /*inplace=*/true);
+  }
   LoopNest<2> nest(target);
   nest.add(source);
   nest.merge();

@@ -6,6 +6,7 @@
 #include "grapnel/ops/kernels/convert_kernel.h"
 #include "grapnel/ops/loop_nest.h"
 #include "grapnel/ops/random.h"
+#include "grapnel/ops/record.h"
 #include "grapnel/ops/tape.h"
 
 namespace grapnel {
@@ -21,8 +22,13 @@ Tensor finish(Tensor t, const TensorOptions& options) {
 
 Tensor fresh(IntArrayRef sizes, DType dtype) { return Tensor(TensorImpl::empty(Shape(sizes), dtype)); }
 
+/// Memory that the caller fills at once, by an op.
+Tensor fresh_for_op(IntArrayRef sizes, DType dtype) {
+  return record::active() ? record::pending_empty(Shape(sizes), dtype) : fresh(sizes, dtype);
+}
+
 Tensor filled(IntArrayRef sizes, DType dtype, const Scalar& value) {
-  const Tensor t = fresh(sizes, dtype);
+  const Tensor t = fresh_for_op(sizes, dtype);
   copy_elements(t, wrap_number(value));
   return t;
 }
@@ -80,6 +86,7 @@ Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, const TensorOptions
 }
 
 Tensor zeros(IntArrayRef sizes, const TensorOptions& options) {
+  if (record::active()) return finish(filled(sizes, options.dtype(), 0), options);
   const Tensor t = fresh(sizes, options.dtype());
   std::memset(t.impl().data(), 0, static_cast<size_t>(t.nbytes()));
   return finish(t, options);
@@ -125,6 +132,7 @@ Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps, const Ten
 
 Tensor eye(int64_t n, const TensorOptions& options) { return eye(n, n, options); }
 Tensor eye(int64_t rows, int64_t columns, const TensorOptions& options) {
+  const record::Suspend at_once;
   const Tensor t = zeros({rows, columns}, options.dtype());
   visit_dtype(t.dtype(), [&]<class T>() {
     for (int64_t i = 0; i < std::min(rows, columns); ++i) t.data_ptr<T>()[i * columns + i] = kernels::convert<T>(int64_t{1});
@@ -136,22 +144,22 @@ Tensor eye(int64_t rows, int64_t columns, const TensorOptions& options) {
 
 Tensor rand(IntArrayRef sizes, const TensorOptions& options) { return rand(sizes, std::nullopt, options); }
 Tensor rand(IntArrayRef sizes, std::optional<Generator> generator, const TensorOptions& options) {
-  return finish(random::uniform_(fresh(sizes, options.dtype()), 0, 1, pointer(generator)), options);
+  return finish(random::uniform_(fresh_for_op(sizes, options.dtype()), 0, 1, pointer(generator)), options);
 }
 Tensor randn(IntArrayRef sizes, const TensorOptions& options) { return randn(sizes, std::nullopt, options); }
 Tensor randn(IntArrayRef sizes, std::optional<Generator> generator, const TensorOptions& options) {
-  return finish(random::normal_(fresh(sizes, options.dtype()), 0, 1, pointer(generator)), options);
+  return finish(random::normal_(fresh_for_op(sizes, options.dtype()), 0, 1, pointer(generator)), options);
 }
 Tensor randint(int64_t high, IntArrayRef sizes, const TensorOptions& options) { return randint(0, high, sizes, options); }
 Tensor randint(int64_t low, int64_t high, IntArrayRef sizes, const TensorOptions& options) {
   return randint(low, high, sizes, std::nullopt, options);
 }
 Tensor randint(int64_t low, int64_t high, IntArrayRef sizes, std::optional<Generator> generator, const TensorOptions& options) {
-  return finish(random::random_(fresh(sizes, options.dtype_or(kInt64)), low, high, pointer(generator)), options);
+  return finish(random::random_(fresh_for_op(sizes, options.dtype_or(kInt64)), low, high, pointer(generator)), options);
 }
 Tensor randperm(int64_t n, const TensorOptions& options) { return randperm(n, std::nullopt, options); }
 Tensor randperm(int64_t n, std::optional<Generator> generator, const TensorOptions& options) {
-  return finish(random::shuffle_(fresh({n}, options.dtype_or(kInt64)), pointer(generator)), options);
+  return finish(random::shuffle_(fresh_for_op({n}, options.dtype_or(kInt64)), pointer(generator)), options);
 }
 
 // --- like another tensor ------------------------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 #include <mutex>
 #include <random>
 
+#include "grapnel/ops/record.h"
+
 namespace grapnel {
 
 struct Generator::Impl {
@@ -51,6 +53,10 @@ Generator Generator::clone() const {
 GeneratorState Generator::advance(int64_t count) {
   const std::lock_guard lock(impl_->mutex);
   const GeneratorState now = impl_->state;
+  if (record::active()) record::on_undo([impl = impl_, now] {
+    const std::lock_guard undo_lock(impl->mutex);
+    impl->state = now;
+  });
   impl_->state.offset += static_cast<uint64_t>(count);
   return now;
 }

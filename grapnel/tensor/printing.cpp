@@ -91,7 +91,7 @@ class Printer {
 
   template <class T>
   void collect() {
-    const T* data = static_cast<const T*>(t_.data_ptr());
+    const T* data = reinterpret_cast<const T*>(t_.impl().data());
     if constexpr (std::is_integral_v<T>) {
       walk(0, 0, [&](int64_t at) {
         if constexpr (std::is_same_v<T, bool>) cells_.push_back(data[at] ? "true" : "false");

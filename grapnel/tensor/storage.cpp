@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "grapnel/base/allocator.h"
 #include "grapnel/base/pool.h"
@@ -9,13 +10,40 @@
 namespace grapnel {
 
 StoragePtr Storage::create(size_t bytes) {
-  void* data = nullptr;
-  if (bytes > kInlineBytes) data = base::allocate(bytes);
+  StoragePtr s = create_lazy(bytes);
+  s->allocate();
+  return s;
+}
+
+StoragePtr Storage::create_lazy(size_t bytes) {
   auto* s = new (base::pool_allocate(sizeof(Storage))) Storage;
   s->bytes_ = bytes;
-  s->data_ = data ? data : s->inline_;
-  s->owner_ = data ? Owner::allocator : Owner::inline_data;
   return StoragePtr::adopt(s);
+}
+
+void Storage::allocate() {
+  if (bytes_ <= kInlineBytes) {
+    data_ = inline_;
+  } else {
+    data_ = base::allocate(bytes_);
+    owner_ = Owner::allocator;
+  }
+}
+
+void Storage::set_pending(PendingOwner* owner, uint32_t slot) {
+  if (data_) hidden_ = std::exchange(data_, nullptr);
+  pending_ = owner;
+  slot_ = slot;
+}
+
+void Storage::clear_pending() {
+  pending_ = nullptr;
+  if (hidden_) data_ = std::exchange(hidden_, nullptr);
+}
+
+void Storage::show_data() {
+  if (pending_) pending_->materialize(*this);
+  if (!data_) allocate();
 }
 
 StoragePtr Storage::borrow(void* data, size_t bytes, std::function<void(void*)> deleter) {
@@ -29,6 +57,11 @@ StoragePtr Storage::borrow(void* data, size_t bytes, std::function<void(void*)> 
 }
 
 void Storage::destroy() const noexcept {
+  auto* self = const_cast<Storage*>(this);
+  if (pending_) {
+    pending_->released(*self);
+    self->clear_pending();
+  }
   if (owner_ == Owner::allocator) base::deallocate(data_, bytes_);
   if (deleter_) {
     std::unique_ptr<std::function<void(void*)>> kept(deleter_);

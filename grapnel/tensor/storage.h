@@ -1,6 +1,11 @@
 /// Shared memory behind tensors. All views of one tensor share one Storage, and with it the version counter.
 ///
 /// Data of at most kInlineBytes lives inside the header, so a small tensor needs no further allocation.
+///
+/// Note [Pending storage]
+/// While a recorder is open, the memory of some storages is not there yet, or holds values that a recorded write will replace. Such a
+/// storage is pending: it has an owner and shows no data. Asking for the data asks the owner to make it, so code that reads
+/// memory needs to know nothing about recording. Versions, by contrast, move when a write is recorded, as in eager mode.
 #pragma once
 
 #include <atomic>
@@ -13,6 +18,20 @@
 
 namespace grapnel {
 
+class Storage;
+
+/// Whoever can bring the values of a pending storage about, or say why it cannot.
+class PendingOwner {
+ public:
+  /// Makes data() point to up-to-date values, or throws.
+  virtual void materialize(Storage& storage) = 0;
+  /// Called when the last tensor over a pending storage is gone.
+  virtual void released(Storage& storage) noexcept = 0;
+
+ protected:
+  ~PendingOwner() = default;
+};
+
 class Storage {
  public:
   static constexpr size_t kInlineBytes = 64;
@@ -22,7 +41,13 @@ class Storage {
   /// Borrows memory of the caller; `deleter` runs when the last tensor lets go.
   static IntrusivePtr<Storage> borrow(void* data, size_t bytes, std::function<void(void*)> deleter);
 
-  void* data() const { return data_; }
+  /// A storage whose memory is allocated when somebody first asks for it.
+  static IntrusivePtr<Storage> create_lazy(size_t bytes);
+
+  void* data() const {
+    if (!data_) [[unlikely]] const_cast<Storage*>(this)->show_data();
+    return data_;
+  }
   size_t bytes() const { return bytes_; }
   Device device() const { return {}; }
   bool borrowed() const { return owner_ == Owner::borrowed; }
@@ -30,7 +55,15 @@ class Storage {
   /// Counts the writes made through any view; saved tensors compare it to notice that they were overwritten.
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+  void set_version(uint32_t version) { version_.store(version, std::memory_order_relaxed); }
   uint32_t use_count() const { return refs_.use_count(); }
+
+  // --- Note [Pending storage] ---------------------------------------------------------------------------------------
+  PendingOwner* pending() const { return pending_; }
+  uint32_t pending_slot() const { return slot_; }
+  void set_pending(PendingOwner* owner, uint32_t slot);
+  /// Shows the data again, whatever it holds.
+  void clear_pending();
 
   void intrusive_retain() const noexcept { refs_.retain(); }
   void intrusive_release() const noexcept {
@@ -41,15 +74,24 @@ class Storage {
   enum class Owner : uint8_t { inline_data, allocator, borrowed };
   Storage() = default;
   void destroy() const noexcept;
+  void show_data();
+  void allocate();
 
   mutable RefCount refs_;
   std::atomic<uint32_t> version_{0};
-  void* data_ = nullptr;
+  void* data_ = nullptr;    ///< null while pending, and until a lazy storage is first used
+  void* hidden_ = nullptr;  ///< the memory of a pending storage that has some
+  PendingOwner* pending_ = nullptr;
   size_t bytes_ = 0;
   std::function<void(void*)>* deleter_ = nullptr;
+  uint32_t slot_ = 0;  ///< the owner's number for this storage
   Owner owner_ = Owner::inline_data;
   alignas(16) std::byte inline_[kInlineBytes];
 };
 using StoragePtr = IntrusivePtr<Storage>;
+
+/// Called before the user gets a raw pointer to memory, which he may read or write behind our back. Defined in capture/: recorded
+/// work on that memory runs first.
+void before_raw_access(const Storage& storage);
 
 }  // namespace grapnel

@@ -49,7 +49,10 @@ int64_t Tensor::stride(int64_t dim) const {
 }
 TensorOptions Tensor::options() const { return TensorOptions(dtype()).device(device()); }
 
-void* Tensor::data_ptr() const { return impl().data(); }
+void* Tensor::data_ptr() const {
+  before_raw_access(*impl().storage);
+  return impl().data();
+}
 
 uint64_t next_hook_id() {
   // Small numbers are list positions in LibTorch; starting above them turns a mix-up into an error.

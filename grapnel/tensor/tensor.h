@@ -76,7 +76,7 @@ class Tensor {
   /// The one element of a one-element tensor.
   Scalar item() const;
   template <class T>
-  T item() const { return item().to<T>(); }
+  [[gnu::always_inline]] T item() const { return item().to<T>(); }  // inlined, so that messages name the caller
   bool equal(const Tensor& other) const;
   bool allclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false) const;
   /// Readable text with values, shape and type.

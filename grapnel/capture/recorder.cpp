@@ -1,0 +1,285 @@
+#include "grapnel/capture/recorder.h"
+
+#include <cstring>
+#include <exception>
+#include <memory>
+
+#include "grapnel/base/source_site.h"
+#include "grapnel/capture/key.h"
+
+namespace grapnel {
+
+void before_raw_access(const Storage& storage) {
+  if (record::active() && record::current->holds(storage)) record::current->flush_for("data_ptr");
+}
+
+namespace record {
+
+using namespace capture;
+
+constinit thread_local Recorder* current [[gnu::tls_model("initial-exec")]] = nullptr;
+
+void append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out, bool inplace) {
+  current->append(op, inputs, attrs, out, inplace);
+}
+Tensor pending_empty(const Shape& sizes, DType dtype) { return current->pending_empty(sizes, dtype); }
+void before_access(const Tensor& t) { before_raw_access(*t.impl().storage); }
+void flush(const char* what) {
+  if (active()) current->flush_for(what);
+}
+void on_undo(std::function<void()> undo) { current->on_undo(std::move(undo)); }
+uint32_t holds(const Storage& storage) { return active() ? current->holds(storage) : 0; }
+
+namespace {
+
+/// Longer traces are run in pieces.
+constexpr size_t kLongestTrace = 20000;
+
+/// Owns storages whose values will never come.
+class Lost final : public PendingOwner {
+ public:
+  static void mark(Storage& storage, const std::shared_ptr<const std::string>& why) {
+    auto* lost = new Lost;
+    lost->why_ = why;
+    storage.set_pending(lost, 0);
+  }
+  void materialize(Storage&) override { fail("this tensor was never computed: ", *why_); }
+  void released(Storage&) noexcept override { delete this; }
+
+ private:
+  std::shared_ptr<const std::string> why_;
+};
+
+}  // namespace
+
+Recorder::Recorder(Sink& sink) : sink_(sink) {}
+Recorder::~Recorder() { give_up("the function that was recording it ended with an exception."); }
+
+RecordScope::~RecordScope() {
+  recorder_.give_up(std::uncaught_exceptions() > 0 ? "the function that was recording it threw an exception."
+                                                   : "the recording it belongs to was not run.");
+  current = outer_;
+}
+
+// --- slots and values -----------------------------------------------------------------------------------------------
+
+SlotId Recorder::lift(const StoragePtr& storage) {
+  const auto [at, added] = outside_.try_emplace(storage.get(), static_cast<SlotId>(trace_.slots.size()));
+  if (added) {
+    Slot slot;
+    slot.held = storage;
+    slot.storage = storage.get();
+    slot.outside = true;
+    slot.bytes = storage->bytes();
+    trace_.slots.push_back(std::move(slot));
+  }
+  return at->second;
+}
+
+SlotId Recorder::slot_of(const Tensor& t) {
+  const StoragePtr& storage = t.impl().storage;
+  if (storage->pending() == this) return storage->pending_slot();
+  if (storage->pending()) {
+    // Of a recording further out on this thread, or of one that failed: the owner computes it or says why not.
+    storage->pending()->materialize(*storage);
+  }
+  return lift(storage);
+}
+
+ValueId Recorder::add_value(const Tensor& t, SlotId slot) {
+  const TensorImpl& impl = t.impl();
+  Value v;
+  v.slot = slot;
+  v.dtype = impl.dtype;
+  v.rank = static_cast<uint8_t>(impl.sizes.size());
+  v.wrapped = impl.wrapped_number;
+  v.dims = static_cast<uint32_t>(trace_.dims.size());
+  v.linear = impl.offset == 0 && static_cast<size_t>(impl.numel) * element_size(impl.dtype) == impl.storage->bytes() && impl.is_contiguous();
+  trace_.dims.insert(trace_.dims.end(), impl.sizes.begin(), impl.sizes.end());
+  trace_.dims.insert(trace_.dims.end(), impl.strides.begin(), impl.strides.end());
+  trace_.dims.push_back(impl.offset);
+  const auto id = static_cast<ValueId>(trace_.values.size());
+  v.next = trace_.slots[slot].first;
+  trace_.slots[slot].first = id;
+  trace_.values.push_back(v);
+  return id;
+}
+
+ValueId Recorder::number(const Tensor& t) {
+  const TensorImpl& impl = t.impl();
+  Value v;
+  v.slot = static_cast<uint32_t>(trace_.numbers.size());
+  v.dtype = impl.dtype;
+  v.number = v.wrapped = true;
+  v.dims = static_cast<uint32_t>(trace_.dims.size());
+  trace_.dims.push_back(0);
+  uint64_t bits = 0;
+  std::memcpy(&bits, impl.data(), element_size(impl.dtype));
+  trace_.numbers.push_back(bits);
+  trace_.values.push_back(v);
+  key::number(trace_, v);
+  return static_cast<ValueId>(trace_.values.size() - 1);
+}
+
+ValueId Recorder::value_of(const Tensor& t) {
+  const TensorImpl& impl = t.impl();
+  if (impl.wrapped_number && !impl.storage->pending() && impl.numel == 1) return number(t);
+  const SlotId slot = slot_of(t);
+  for (ValueId id = trace_.slots[slot].first; id != kNone; id = trace_.values[id].next) {
+    const Value& v = trace_.values[id];
+    if (v.dtype == impl.dtype && v.wrapped == impl.wrapped_number && trace_.offset_of(v) == impl.offset &&
+        trace_.sizes_of(v) == impl.sizes && trace_.strides_of(v) == impl.strides)
+      return id;
+  }
+  const ValueId id = add_value(t, slot);
+  key::value(trace_, trace_.values[id], sink_.keys_sizes());
+  return id;
+}
+
+Tensor Recorder::pending_empty(const Shape& sizes, DType dtype) {
+  const int64_t n = checked_numel(sizes, "empty");
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(n, static_cast<int64_t>(element_size(dtype)), &bytes)) fail("empty: ", sizes, " of ", dtype, " does not fit in memory.");
+  StoragePtr storage = Storage::create_lazy(static_cast<size_t>(bytes));
+  Slot slot;
+  slot.storage = storage.get();
+  slot.bytes = static_cast<size_t>(bytes);
+  storage->set_pending(this, static_cast<SlotId>(trace_.slots.size()));
+  trace_.slots.push_back(std::move(slot));
+  return Tensor(TensorImpl::create(std::move(storage), dtype, sizes, contiguous_strides(sizes)));
+}
+
+// --- calls ------------------------------------------------------------------------------------------------------------
+
+void Recorder::write_attrs(Instruction& call, const void* attrs) {
+  call.attrs = static_cast<uint32_t>(trace_.attrs.size());
+  if (call.op->attrs_size == 0) return;
+  trace_.attrs.resize(trace_.attrs.size() + (call.op->attrs_size + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
+  std::memcpy(trace_.attrs.data() + call.attrs, attrs, call.op->attrs_size);
+}
+
+void Recorder::mark_written(const Tensor& t, SlotId slot) {
+  Slot& s = trace_.slots[slot];
+  if (!s.outside || s.written) return;
+  s.written = true;
+  Storage& storage = *t.impl().storage;
+  versions_.emplace_back(t.impl().storage, storage.version());
+  // The slot holds the storage, so hiding its data takes nothing away that the trace could not give back.
+  storage.set_pending(this, slot);
+}
+
+void Recorder::append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out, bool inplace) {
+  if (trace_.calls.size() >= kLongestTrace) flush();
+  Instruction call;
+  call.op = &op;
+  call.site = base::current_call_site();
+  call.inplace = inplace;
+  call.inputs = static_cast<uint16_t>(inputs.size());
+  call.outputs = static_cast<uint16_t>(out.size());
+  SmallVector<ValueId, 8> ids;
+  for (const Tensor* t : inputs) ids.push_back(t->defined() ? value_of(*t) : kNone);
+  for (const Tensor& t : out) {
+    if (inplace) {
+      ids.push_back(ids[0]);
+      mark_written(t, trace_.values[ids[0]].slot);
+    } else {
+      ids.push_back(value_of(t));
+    }
+  }
+  call.operands = static_cast<uint32_t>(trace_.ids.size());
+  trace_.ids.insert(trace_.ids.end(), ids.begin(), ids.end());
+  write_attrs(call, attrs);
+  key::call(trace_, call);
+  call.key_end = static_cast<uint32_t>(trace_.key.size());
+  trace_.calls.push_back(call);
+}
+
+// --- the end of a trace -------------------------------------------------------------------------------------------------
+
+void Recorder::released(Storage& storage) noexcept { trace_.slots[storage.pending_slot()].storage = nullptr; }
+
+void Recorder::materialize(Storage& storage) {
+  const bool mine = [this] {
+    for (Recorder* r = current; r; r = nullptr)
+      if (r == this) return true;
+    return false;
+  }();
+  check(mine, "this tensor is pending: it is being recorded on another thread, or by a recording that is set aside.\n"
+              "Read it after the compiled function has returned.");
+  (void)storage;
+  const char* reader = Reading::reader();
+  flush_for(reader ? reader : "access to its memory");
+}
+
+void Recorder::close() {
+  for (SlotId i = 0; i < trace_.slots.size(); ++i) {
+    Slot& s = trace_.slots[i];
+    if (s.outside) {
+      if (s.written) s.storage->clear_pending();
+    } else if (s.storage) {
+      s.held = StoragePtr(s.storage);
+      s.live = true;
+      s.storage->clear_pending();
+    }
+    if (s.live) trace_.key.push_back(i);
+  }
+}
+
+void Recorder::forget() {
+  trace_ = Trace();
+  outside_.clear();
+  undo_.clear();
+  versions_.clear();
+}
+
+Trace Recorder::take() {
+  close();
+  Trace taken = std::move(trace_);
+  forget();
+  return taken;
+}
+
+void Recorder::flush() {
+  if (trace_.empty()) return;
+  Trace closed = take();
+  const Suspend at_once;
+  try {
+    sink_.run(closed);
+  } catch (...) {
+    std::string why;
+    try {
+      throw;
+    } catch (const std::exception& e) {
+      why = e.what();
+    } catch (...) {
+      why = "its computation ended with an exception of unknown type.";
+    }
+    const auto shared = std::make_shared<const std::string>(std::move(why));
+    for (Slot& s : closed.slots)
+      if (s.live) Lost::mark(*s.storage, shared);
+    throw;
+  }
+}
+
+void Recorder::flush_for(const char* what) {
+  if (trace_.empty()) return;
+  sink_.on_break({str(what, " reads a value"), base::current_call_site()}, trace_);
+  flush();
+}
+
+void Recorder::give_up(const std::string& why) noexcept {
+  for (auto undo = undo_.rbegin(); undo != undo_.rend(); ++undo) (*undo)();
+  for (const auto& [storage, version] : versions_) storage->set_version(version);
+  const auto shared = std::make_shared<const std::string>(why);
+  for (Slot& s : trace_.slots) {
+    if (s.outside) {
+      if (s.written) s.storage->clear_pending();
+    } else if (s.storage) {
+      Lost::mark(*s.storage, shared);
+    }
+  }
+  forget();
+}
+
+}  // namespace record
+}  // namespace grapnel

@@ -1,0 +1,100 @@
+/// Recorder: defers the ops of one thread until their values are needed.
+///
+/// Open one with RecordScope; every op on this thread then appends to its trace. A flush closes the trace and hands it to the sink,
+/// which runs it. A scope that is left by an exception gives the trace up instead: what was recorded since the last flush never
+/// happened (versions, generators and whatever registered an undo are restored), and tensors that escaped say so when read.
+///
+/// Note [Keys]
+/// Two traces with equal keys can share one executable, whatever their sizes, scalars and tensors. The key is a list of words, written
+/// while recording: ops, static attributes, which value goes where, which values share a slot, types, ranks, and for every operand of
+/// a pointwise op whether it has the full shape of the result. Relations between sizes follow from these facts, never from numbers that
+/// happen to be equal. The recorder of the flush adds what is still alive.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+
+#include "grapnel/capture/trace.h"
+#include "grapnel/ops/record.h"
+
+namespace grapnel::record {
+
+/// Why a trace was closed before its scope ended.
+struct Break {
+  std::string reason;        ///< "item reads a value"
+  const void* site = nullptr;  ///< where the user's program asked
+};
+
+/// Runs closed traces.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  /// Computes every live slot of the trace. Recording is suspended meanwhile.
+  virtual void run(capture::Trace& trace) = 0;
+  /// A value was asked for in the middle. May throw to refuse; nothing has been run then.
+  virtual void on_break(const Break& why, const capture::Trace& trace) = 0;
+  /// Sizes become part of the key.
+  virtual bool keys_sizes() const { return false; }
+};
+
+class Recorder final : public PendingOwner {
+ public:
+  explicit Recorder(Sink& sink);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  void append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out, bool inplace);
+  Tensor pending_empty(const Shape& sizes, DType dtype);
+  /// Runs what was recorded. Not a break: pieces of a long trace, the end of a scope.
+  void flush();
+  /// The same because somebody needs a value now.
+  void flush_for(const char* what);
+  /// Undoes what was recorded since the last flush. `why` is what escaped tensors will say.
+  void give_up(const std::string& why) noexcept;
+
+  void on_undo(std::function<void()> undo) { undo_.push_back(std::move(undo)); }
+  uint32_t holds(const Storage& storage) const { return outside_.contains(&storage) ? 1 : 0; }
+  const capture::Trace& trace() const { return trace_; }
+  /// Closes the trace without running it, for inspection; `values` are kept as if alive.
+  capture::Trace take();
+  /// The value that stands for `t`, lifted if it is from outside.
+  capture::ValueId value_of(const Tensor& t);
+
+  void materialize(Storage& storage) override;
+  void released(Storage& storage) noexcept override;
+
+ private:
+  capture::SlotId slot_of(const Tensor& t);
+  capture::SlotId lift(const StoragePtr& storage);
+  capture::ValueId add_value(const Tensor& t, capture::SlotId slot);
+  capture::ValueId number(const Tensor& t);
+  void write_attrs(capture::Instruction& call, const void* attrs);
+  void mark_written(const Tensor& t, capture::SlotId slot);
+  void close();
+  void forget();
+
+  Sink& sink_;
+  capture::Trace trace_;
+  std::unordered_map<const Storage*, capture::SlotId> outside_;
+  std::vector<std::function<void()>> undo_;
+  std::vector<std::pair<StoragePtr, uint32_t>> versions_;  ///< of storages from outside, before the first recorded write
+};
+
+/// Opens a recorder on this thread; an open one is set aside until the scope ends.
+class RecordScope {
+ public:
+  explicit RecordScope(Sink& sink) : recorder_(sink), outer_(current) { current = &recorder_; }
+  ~RecordScope();
+  RecordScope(const RecordScope&) = delete;
+  RecordScope& operator=(const RecordScope&) = delete;
+  Recorder& recorder() { return recorder_; }
+  /// Runs what is left. Call it at the end; a scope that ends without gives up.
+  void finish() { recorder_.flush(); }
+
+ private:
+  Recorder recorder_;
+  Recorder* outer_;
+};
+
+}  // namespace grapnel::record

@@ -1,0 +1,78 @@
+/// Trace: what a recorder has seen and not run yet.
+///
+/// A trace is a list of calls in program order. A call reads and writes *values*; a value is a tensor as the calls saw it: a
+/// geometry over a *slot*. A slot is one storage: one from outside, or one that only this trace fills. So aliasing is exact (two values
+/// over one slot share memory), views cost nothing, and an in-place call is simply a call that writes a slot again.
+///
+/// The trace holds storages from outside, but no handle to what it computes itself: a slot forgets its storage when the last
+/// tensor over it dies, and what is still alive at the end is exactly what has to be stored.
+#pragma once
+
+#include <cstring>
+#include <vector>
+
+#include "grapnel/ops/op.h"
+
+namespace grapnel::capture {
+
+using ValueId = uint32_t;
+using SlotId = uint32_t;
+inline constexpr uint32_t kNone = 0xffffffff;
+
+struct Slot {
+  StoragePtr held;             ///< storages from outside
+  Storage* storage = nullptr;  ///< any storage that still lives
+  size_t bytes = 0;
+  ValueId first = kNone;       ///< the values over this slot, linked by Value::next
+  bool outside = false;
+  bool written = false;  ///< by an in-place call on a storage from outside
+  bool live = false;     ///< set when the trace is closed: somebody still looks at what it computed
+};
+
+struct Value {
+  SlotId slot;
+  ValueId next = kNone;
+  uint32_t dims = 0;  ///< where sizes, strides and offset stand in Trace::dims
+  DType dtype = DType::Float32;
+  uint8_t rank = 0;
+  bool number = false;  ///< a plain number, lifted: its 8 bytes stand in Trace::numbers at position `slot`
+  bool wrapped = false; ///< counts as a number in type promotion
+  bool linear = false;  ///< contiguous and over the whole slot: element i is element i of memory
+};
+
+struct Instruction {
+  const Op* op = nullptr;
+  const void* site = nullptr;
+  uint32_t operands = 0;  ///< first operand in Trace::ids; the results follow them
+  uint32_t attrs = 0;     ///< in Trace::attrs
+  uint32_t key_end = 0;   ///< behind its words in Trace::key
+  uint16_t inputs = 0;
+  uint16_t outputs = 0;
+  bool inplace = false;  ///< the one output is the first input, written again
+};
+
+struct Trace {
+  std::vector<Slot> slots;
+  std::vector<Value> values;
+  std::vector<Instruction> calls;
+  std::vector<ValueId> ids;
+  std::vector<int64_t> dims;
+  std::vector<uint64_t> numbers;
+  std::vector<std::max_align_t> attrs;
+  std::vector<uint32_t> key;  ///< see Note [Keys] in capture/recorder.h
+
+  std::span<const ValueId> inputs_of(const Instruction& c) const { return {ids.data() + c.operands, c.inputs}; }
+  std::span<const ValueId> outputs_of(const Instruction& c) const { return {ids.data() + c.operands + c.inputs, c.outputs}; }
+  const void* attrs_of(const Instruction& c) const { return attrs.data() + c.attrs; }
+  IntArrayRef sizes_of(const Value& v) const { return {dims.data() + v.dims, v.rank}; }
+  IntArrayRef strides_of(const Value& v) const { return {dims.data() + v.dims + v.rank, v.rank}; }
+  int64_t offset_of(const Value& v) const { return dims[v.dims + 2u * v.rank]; }
+  int64_t numel_of(const Value& v) const {
+    int64_t n = 1;
+    for (int64_t s : sizes_of(v)) n *= s;
+    return n;
+  }
+  bool empty() const { return calls.empty(); }
+};
+
+}  // namespace grapnel::capture

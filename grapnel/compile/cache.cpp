@@ -1,0 +1,95 @@
+#include "grapnel/compile/cache.h"
+
+#include <future>
+#include <list>
+#include <mutex>
+#include <unordered_map>
+
+#include "grapnel/capture/key.h"
+
+namespace grapnel::compile_detail {
+
+CacheKey::CacheKey(const std::vector<uint32_t>& trace_words, const CompileOptions& options) {
+  words.reserve(trace_words.size() + 1);
+  words = trace_words;
+  words.push_back(static_cast<uint32_t>(options.backend) | static_cast<uint32_t>(options.numerics) << 4 |
+                  static_cast<uint32_t>(options.dynamic) << 8);
+  hash = capture::key::hash(words);
+}
+
+namespace {
+
+using Future = std::shared_future<std::shared_ptr<const Executable>>;
+
+struct Hash {
+  size_t operator()(const CacheKey& k) const { return k.hash; }
+};
+
+/// More graphs than a program that settles down needs; the least recently used one goes first.
+constexpr size_t kMostEntries = 4096;
+
+struct Cache {
+  struct Entry {
+    Future future;
+    std::list<CacheKey>::iterator place;
+  };
+  std::mutex mutex;
+  std::list<CacheKey> by_use;  ///< most recent first
+  std::unordered_map<CacheKey, Entry, Hash> entries;
+
+  void erase(const CacheKey& key) {
+    const auto found = entries.find(key);
+    if (found == entries.end()) return;
+    const auto place = found->second.place;
+    entries.erase(found);
+    by_use.erase(place);
+  }
+};
+
+Cache& cache() {
+  static Cache* const instance = new Cache;  // outlives static compiled functions
+  return *instance;
+}
+
+}  // namespace
+
+std::shared_ptr<const Executable> find_or_make(const CacheKey& key, bool& made, const std::function<std::unique_ptr<Executable>()>& make) {
+  made = false;
+  Cache& c = cache();
+  std::promise<std::shared_ptr<const Executable>> promise;
+  {
+    std::unique_lock lock(c.mutex);
+    if (const auto found = c.entries.find(key); found != c.entries.end()) {
+      c.by_use.splice(c.by_use.begin(), c.by_use, found->second.place);
+      const Future future = found->second.future;
+      lock.unlock();
+      return future.get();
+    }
+    if (c.entries.size() >= kMostEntries) c.erase(CacheKey(c.by_use.back()));
+    c.by_use.push_front(key);
+    c.entries.emplace(key, Cache::Entry{promise.get_future().share(), c.by_use.begin()});
+  }
+  made = true;
+  try {
+    std::shared_ptr<const Executable> executable = make();
+    promise.set_value(executable);
+    return executable;
+  } catch (...) {
+    evict(key);
+    promise.set_exception(std::current_exception());
+    throw;
+  }
+}
+
+void evict(const CacheKey& key) {
+  const std::lock_guard lock(cache().mutex);
+  cache().erase(key);
+}
+
+void evict_all() {
+  const std::lock_guard lock(cache().mutex);
+  cache().entries.clear();
+  cache().by_use.clear();
+}
+
+}  // namespace grapnel::compile_detail

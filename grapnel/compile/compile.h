@@ -1,0 +1,61 @@
+/// compile(fn): the same function, with its tensor arithmetic deferred, fused and cached.
+///
+/// The body runs on every call, with pending tensors; closures, counters, containers and hooks behave as always. Only arithmetic
+/// waits until the function returns (or a value is read: a graph break), and is then run as one graph from a cache that all compiled
+/// functions share. docs/compile.md explains what to expect.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <type_traits>
+
+#include "grapnel/base/source_site.h"
+#include "grapnel/compile/options.h"
+#include "grapnel/compile/session.h"
+#include "grapnel/compile/stats.h"
+
+namespace grapnel {
+
+template <class F>
+class Compiled {
+ public:
+  Compiled(F fn, const CompileOptions& options) : fn_(std::move(fn)), session_(std::make_shared<compile_detail::Session>(options)) {}
+
+  /// Calls the function and computes everything it returns or leaves behind.
+  template <class... Args>
+    requires std::invocable<F&, Args...>
+  std::invoke_result_t<F&, Args...> operator()(Args&&... args) {
+    compile_detail::CompileScope scope(session_);
+    const base::UserCodeScope user;
+    using Result = std::invoke_result_t<F&, Args...>;
+    if constexpr (std::is_void_v<Result>) {
+      std::invoke(fn_, std::forward<Args>(args)...);
+      scope.finish();
+    } else if constexpr (std::is_reference_v<Result>) {
+      Result result = std::invoke(fn_, std::forward<Args>(args)...);
+      scope.finish();
+      return static_cast<Result>(result);
+    } else {
+      Result result = std::invoke(fn_, std::forward<Args>(args)...);
+      scope.finish();
+      return result;
+    }
+  }
+
+  CompileStats stats() const { return session_->stats(); }
+  /// Forgets the statistics and the graphs compiled for this function.
+  void reset() { session_->reset(); }
+  F& function() { return fn_; }
+
+ private:
+  F fn_;
+  std::shared_ptr<compile_detail::Session> session_;
+};
+
+/// A callable that does what `fn` does. Copies share statistics.
+template <class F>
+auto compile(F&& fn, const CompileOptions& options = {}) {
+  return Compiled<std::decay_t<F>>(std::forward<F>(fn), options);
+}
+
+}  // namespace grapnel

@@ -1,0 +1,31 @@
+/// The storages of one run: those from outside, those somebody waits for, and scratch that lives from first to last use.
+#pragma once
+
+#include "grapnel/capture/trace.h"
+
+namespace grapnel::compile_detail {
+
+class Memory {
+ public:
+  explicit Memory(capture::Trace& trace) : trace_(trace) {}
+
+  const StoragePtr& storage(capture::SlotId slot) {
+    StoragePtr& held = trace_.slots[slot].held;
+    if (!held) held = Storage::create(trace_.slots[slot].bytes);
+    return held;
+  }
+  /// A tensor header for a value.
+  Tensor tensor(capture::ValueId id);
+  /// The slot is not needed any more by this run.
+  void release(capture::SlotId slot) {
+    if (!trace_.slots[slot].live) trace_.slots[slot].held.reset();
+  }
+
+ private:
+  capture::Trace& trace_;
+};
+
+/// Computes one call with the eager kernels. Errors name the op and where it was called.
+void run_call(const capture::Trace& trace, const capture::Instruction& call, Memory& memory);
+
+}  // namespace grapnel::compile_detail

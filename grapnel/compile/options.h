@@ -1,0 +1,33 @@
+/// What a compiled function is asked for.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace grapnel {
+
+/// How a recorded graph is run. All give the same bits.
+enum class Backend : uint8_t {
+  eager,      ///< call by call, as recorded
+  aot_eager,  ///< call by call, after all passes
+  fused,      ///< chains of ops become generated kernels
+};
+std::string_view name(Backend backend);
+
+/// `exact` keeps the bits of eager mode. `fast` allows contraction and reassociation inside fused kernels.
+enum class Numerics : uint8_t { exact, fast };
+
+/// What happens when a graph cannot be compiled: run it as `aot_eager` after one warning, or throw.
+enum class OnFailure : uint8_t { fall_back, error };
+
+struct CompileOptions {
+  Backend backend = Backend::fused;
+  bool fullgraph = false;  ///< reading a value in the middle is an error
+  bool dynamic = true;     ///< sizes are arguments; otherwise every size gets its own graph
+  bool replay = false;     ///< the function is pure: it is not called again for inputs of known shapes and types
+  Numerics numerics = Numerics::exact;
+  OnFailure on_failure = OnFailure::fall_back;
+  friend bool operator==(const CompileOptions&, const CompileOptions&) = default;
+};
+
+}  // namespace grapnel

@@ -1,0 +1,177 @@
+#include "grapnel/compile/session.h"
+
+#include <atomic>
+#include <chrono>
+#include <ostream>
+
+#include "grapnel/base/log.h"
+#include "grapnel/base/source_site.h"
+#include "grapnel/compile/cache.h"
+#include "grapnel/compile/log.h"
+
+namespace grapnel {
+
+namespace {
+std::atomic<int64_t> graphs_of_program{0};
+}  // namespace
+
+std::string_view name(Backend backend) {
+  switch (backend) {
+    case Backend::eager: return "eager";
+    case Backend::aot_eager: return "aot_eager";
+    case Backend::fused: return "fused";
+  }
+  return "";
+}
+
+std::string Reason::str() const { return where.empty() ? what : grapnel::str(what, ", at ", where); }
+
+std::string CompileStats::str() const {
+  return grapnel::str(graphs, " graphs compiled in ", compile_ms, " ms, ", hits, " hits, ", misses, " misses, ", breaks, " breaks, ", fused_calls,
+                      " ops in ", kernels, " kernels");
+}
+std::ostream& operator<<(std::ostream& out, const CompileStats& stats) { return out << stats.str(); }
+
+CompileCounter::CompileCounter() : start_(graphs_of_program) {}
+int64_t CompileCounter::graphs() const { return graphs_of_program - start_; }
+void CompileCounter::reset() { start_ = graphs_of_program; }
+
+void reset_compile_cache() { compile_detail::evict_all(); }
+
+namespace compile_detail {
+
+using namespace capture;
+
+namespace {
+
+/// A function that compiles this many graphs is told so once: something in it changes on every call.
+constexpr int64_t kManyGraphs = 64;
+constexpr size_t kReasonsKept = 256;
+
+/// `fullgraph` of compiled functions that are called inside an open recording of this thread.
+constinit thread_local int nested_fullgraph = 0;
+
+void keep(std::vector<Reason>& reasons, Reason reason) {
+  if (reasons.size() < kReasonsKept) reasons.push_back(std::move(reason));
+}
+
+}  // namespace
+
+CompileStats Session::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void Session::reset() {
+  const std::lock_guard lock(mutex_);
+  stats_ = {};
+  last_ = {};
+  for (const auto& words : compiled_) evict(CacheKey(words, options_));
+  compiled_.clear();
+}
+
+Reason Session::explain_miss(const Trace& trace) const {
+  if (last_.words.empty()) return {"first graph of this function", trace.calls.empty() ? "" : base::describe({trace.calls[0].site})};
+  size_t at = 0;
+  while (at < trace.key.size() && at < last_.words.size() && trace.key[at] == last_.words[at]) ++at;
+  const Instruction* now = nullptr;
+  for (const Instruction& c : trace.calls)
+    if (c.key_end > at) {
+      now = &c;
+      break;
+    }
+  const Op* before = nullptr;
+  for (const auto& [end, op] : last_.ends)
+    if (end > at) {
+      before = op;
+      break;
+    }
+  if (!now && !before) return {"other results are alive at the end", ""};
+  if (!now) return {str("the graph ends where ", before->name, " followed before"), ""};
+  const std::string where = base::describe({now->site});
+  const auto number = now - trace.calls.data();
+  if (!before) return {str("call ", number, ", ", now->op->name, ", is new: the graph ended there before"), where};
+  if (before != now->op) return {str("call ", number, " is ", now->op->name, ", was ", before->name), where};
+  return {str("call ", number, ", ", now->op->name, ": an operand, type, rank, broadcast or attribute differs"), where};
+}
+
+void Session::run(Trace& trace) {
+  const CacheKey key(trace.key, options_);
+  const auto start = std::chrono::steady_clock::now();
+  bool made = false, fell_back = false;
+  std::string failure;
+  const auto executable = find_or_make(key, made, [&]() -> std::unique_ptr<Executable> {
+    try {
+      return make_executable(trace, options_);
+    } catch (const std::exception& e) {
+      if (options_.on_failure == OnFailure::error) fail("compile: backend ", name(options_.backend), " failed: ", e.what());
+      failure = e.what();
+      fell_back = true;
+      return make_op_by_op();
+    }
+  });
+  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  if (fell_back) {
+    static std::once_flag warned;
+    std::call_once(warned, [&] {
+      base::warn(str("compile: backend ", name(options_.backend), " failed, so graphs run call by call: ", failure));
+    });
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    stats_.calls += static_cast<int64_t>(trace.calls.size());
+    if (made) {
+      Reason why = explain_miss(trace);
+      log::compile([&] { return str("graph of ", trace.calls.size(), " calls compiled in ", ms, " ms: ", why.str()); });
+      keep(stats_.miss_reasons, std::move(why));
+      ++stats_.graphs, ++stats_.misses, ++graphs_of_program;
+      stats_.fallbacks += fell_back;
+      stats_.compile_ms += ms;
+      stats_.kernels += executable->kernels;
+      stats_.fused_calls += executable->fused_calls;
+      compiled_.push_back(trace.key);
+      if (stats_.graphs == kManyGraphs)
+        base::warn(str("compile: a function has compiled ", kManyGraphs, " graphs, which takes longer than it saves. The last one because ",
+                       stats_.miss_reasons.empty() ? std::string("of a new graph") : stats_.miss_reasons.back().str(),
+                       ".\nGRAPNEL_LOG=compile lists every reason."));
+    } else {
+      ++stats_.hits;
+    }
+    if (last_.words != trace.key) {
+      last_.words = trace.key;
+      last_.ends.clear();
+      for (const Instruction& c : trace.calls) last_.ends.emplace_back(c.key_end, c.op);
+    }
+  }
+  RunCounts counts;
+  executable->run(trace, counts);
+  const std::lock_guard lock(mutex_);
+  stats_.bytes_read += counts.bytes_read;
+  stats_.bytes_written += counts.bytes_written;
+}
+
+void Session::on_break(const record::Break& why, const Trace& trace) {
+  const std::string where = why.site ? base::describe({why.site}) : "";
+  if (options_.fullgraph || nested_fullgraph > 0)
+    fail("fullgraph: ", why.reason, where.empty() ? "" : " at ", where, " after ", trace.calls.size(), " recorded ops",
+         trace.calls.empty() ? "" : ", the last of which is ", trace.calls.empty() ? std::string_view() : trace.calls.back().op->name,
+         ".\nReturn the tensor and read it outside, wrap the reader in invoke(...) or opaque(...), or allow breaks with fullgraph = false.");
+  const std::lock_guard lock(mutex_);
+  ++stats_.breaks;
+  log::compile([&] { return str("graph break: ", Reason{why.reason, where}.str()); });
+  keep(stats_.break_reasons, {why.reason, where});
+}
+
+CompileScope::CompileScope(const std::shared_ptr<Session>& session) : session_(session) {
+  if (record::active()) nested_fullgraph += session_->options().fullgraph;
+  else scope_.emplace(*session_);
+}
+CompileScope::~CompileScope() {
+  if (!scope_) nested_fullgraph -= session_->options().fullgraph;
+}
+void CompileScope::finish() {
+  if (scope_) scope_->finish();
+}
+
+}  // namespace compile_detail
+}  // namespace grapnel

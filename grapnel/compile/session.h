@@ -1,0 +1,55 @@
+/// Session: what one compiled function (or one CompiledBackward) remembers, and the sink its traces go to.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "grapnel/capture/recorder.h"
+#include "grapnel/compile/options.h"
+#include "grapnel/compile/stats.h"
+
+namespace grapnel::compile_detail {
+
+class Session final : public record::Sink {
+ public:
+  explicit Session(const CompileOptions& options) : options_(options) {}
+
+  const CompileOptions& options() const { return options_; }
+  CompileStats stats() const;
+  /// Forgets statistics and the graphs that were compiled for this session.
+  void reset();
+
+  void run(capture::Trace& trace) override;
+  void on_break(const record::Break& why, const capture::Trace& trace) override;
+  bool keys_sizes() const override { return !options_.dynamic; }
+
+ private:
+  /// The key of the last run and which words belong to which op, to tell what was different.
+  struct Trail {
+    std::vector<uint32_t> words;
+    std::vector<std::pair<uint32_t, const Op*>> ends;
+  };
+  Reason explain_miss(const capture::Trace& trace) const;
+
+  const CompileOptions options_;
+  mutable std::mutex mutex_;
+  CompileStats stats_;
+  Trail last_;
+  std::vector<std::vector<uint32_t>> compiled_;
+};
+
+/// Records until `finish` if nothing is recorded on this thread yet; inside an open recording it changes nothing but adds `fullgraph`.
+class CompileScope {
+ public:
+  explicit CompileScope(const std::shared_ptr<Session>& session);
+  ~CompileScope();
+  CompileScope(const CompileScope&) = delete;
+  CompileScope& operator=(const CompileScope&) = delete;
+  void finish();
+
+ private:
+  std::shared_ptr<Session> session_;
+  std::optional<record::RecordScope> scope_;
+};
+
+}  // namespace grapnel::compile_detail

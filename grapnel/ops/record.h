@@ -1,0 +1,58 @@
+/// Seams between ops and capture: declared here, defined in capture/, so that ops/ need not know the recorder.
+///
+/// While a recorder is open on this thread, `apply` computes nothing: it appends the call to the trace and returns pending tensors
+/// (see Note [Pending storage] in tensor/storage.h). Values are computed when the recorder flushes.
+#pragma once
+
+#include <functional>
+
+#include "grapnel/ops/op.h"
+
+namespace grapnel::record {
+
+class Recorder;
+/// The recorder that is open on this thread, or null.
+extern constinit thread_local Recorder* current [[gnu::tls_model("initial-exec")]];
+inline bool active() { return current != nullptr; }
+
+/// Appends a call. `out` are pending tensors, views made already, or for an in-place call the tensor that is written.
+void append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out, bool inplace);
+/// Memory for the result of a recorded call: none yet.
+Tensor pending_empty(const Shape& sizes, DType dtype);
+
+/// Runs what was recorded if it touches the memory of `t`, which somebody outside is about to see.
+void before_access(const Tensor& t);
+/// Runs what was recorded so far; for ops that need values to know their shapes. `what` says who needs them.
+void flush(const char* what);
+/// Runs `undo` if what is being recorded is given up instead of run.
+void on_undo(std::function<void()> undo);
+/// How many of the storage's owners are the open trace.
+uint32_t holds(const Storage& storage);
+
+/// Names the reader in messages about values that are read while recording.
+class Reading {
+ public:
+  explicit Reading(const char* what) : outer_(current_reader) { if (!outer_) current_reader = what; }
+  ~Reading() { current_reader = outer_; }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+  static const char* reader() { return current_reader; }
+
+ private:
+  static inline constinit thread_local const char* current_reader = nullptr;
+  const char* outer_;
+};
+
+/// While it lives, this thread computes at once even if a recorder is open.
+class Suspend {
+ public:
+  Suspend() : outer_(current) { current = nullptr; }
+  ~Suspend() { current = outer_; }
+  Suspend(const Suspend&) = delete;
+  Suspend& operator=(const Suspend&) = delete;
+
+ private:
+  Recorder* outer_;
+};
+
+}  // namespace grapnel::record
