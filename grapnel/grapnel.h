@@ -16,6 +16,7 @@
 #include "grapnel/base/error.h"
 #include "grapnel/base/log.h"
 #include "grapnel/base/thread_pool.h"
+#include "grapnel/compile/backward.h"
 #include "grapnel/compile/compile.h"
 #include "grapnel/nn/nn.h"
 #include "grapnel/ops/factories.h"

@@ -62,6 +62,7 @@ bool same_strides(const TensorImpl& t, const Shape& strides) {
 void AccumulateGrad::write(Tensor& grad, bool seed_is_callers) {
   AutogradMeta& meta = *find_meta(leaf_);
   std::lock_guard guard(meta.grad_mutex);
+  journal_grad(meta);
   if (GradMode::is_enabled()) {
     meta.grad = meta.grad.defined() ? meta.grad + grad : grad.clone();
     return;

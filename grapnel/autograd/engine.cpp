@@ -18,6 +18,7 @@
 #include "grapnel/base/source_site.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel {
 
@@ -30,6 +31,7 @@ class Pass;
 struct ThreadState {
   Pass* pass = nullptr;
   bool strong = false;
+  engine::PassRunner* runner = nullptr;
 };
 constinit thread_local ThreadState thread_state;
 
@@ -49,9 +51,9 @@ class Pass {
     } enter(this);
     AutoGradMode mode(request_.create_graph);
     try {
-      seed();
-      while (pop_and_visit()) {
-      }
+      engine::PassRunner* const runner = record::active() ? nullptr : thread_state.runner;
+      if (runner) runner->run([this] { walk_graph(); });
+      else walk_graph();
       for (size_t i = 0; i < callbacks_.size(); ++i) {
         const auto callback = std::move(callbacks_[i]);
         base::UserCodeScope user;
@@ -93,6 +95,16 @@ class Pass {
   }
 
  private:
+  void walk_graph() {
+    seed();
+    while (pop_and_visit()) {
+    }
+    // A recorded walk that fails has freed nothing; one that succeeds frees before the graph runs, so that what only the graph
+    // needs is never stored.
+    for (const NodePtr& node : consumed_) node->release_saved();
+    consumed_.clear();
+  }
+
   struct State {
     Node* node;
     int32_t waiting_for = 0;
@@ -278,7 +290,10 @@ class Pass {
       visit::validate_outputs(node, outputs);
     }
     if (HookTable* table = node.hooks()) visit::run_post_hooks(node, *table, outputs, grads);
-    if (!request_.keep_graph) node.release_saved();
+    if (!request_.keep_graph) {
+      if (record::active()) consumed_.emplace_back(&node);
+      else node.release_saved();
+    }
     if (check_nan_) [[unlikely]] anomaly::check_node_result(outputs, node);
     grads.clear();
     current = nullptr;
@@ -365,6 +380,7 @@ class Pass {
   uint64_t order_ = 0;
   std::deque<size_t> leaves_;
   variable_list results_;
+  std::vector<NodePtr> consumed_;  ///< whose saved values are freed at the end
   std::vector<std::function<void()>> callbacks_;
   std::unordered_map<const void*, std::shared_ptr<void>> states_by_key_;
   std::map<AutogradMeta*, std::tuple<Tensor, Tensor, Tensor>> journal_;
@@ -377,7 +393,9 @@ variable_list run_on_fresh_thread(Pass& pass) {
   const ThreadState state = thread_state;
   const bool grad = GradMode::is_enabled(), inference = InferenceMode::enabled;
   SavedHookStack& stack = SavedHookStack::current();
+  record::Recorder* const recorder = record::current;
   std::thread([&] {
+    record::current = recorder;
     thread_state = state;
     GradMode::set_enabled(grad);
     InferenceMode::enabled = inference;
@@ -402,6 +420,8 @@ variable_list run(const BackwardRequest& request) {
   if (pass.depth() > 0 && pass.depth() % kDepthPerThread == 0) return run_on_fresh_thread(pass);
   return pass.run();
 }
+
+PassRunner* set_pass_runner(PassRunner* runner) { return std::exchange(thread_state.runner, runner); }
 
 Node* current_node() { return thread_state.pass ? thread_state.pass->current : nullptr; }
 uint64_t current_pass() { return thread_state.pass ? thread_state.pass->id() : 0; }

@@ -32,6 +32,17 @@ namespace engine {
 /// Runs one pass; returns one gradient per input when nothing is accumulated.
 variable_list run(const BackwardRequest& request);
 
+/// Runs the walk of a pass in its own way: CompiledBackward records it.
+class PassRunner {
+ public:
+  virtual void run(const std::function<void()>& walk) = 0;
+
+ protected:
+  ~PassRunner() = default;
+};
+/// Who runs passes that start on this thread outside a recording; null: nobody special. Returns who did before.
+PassRunner* set_pass_runner(PassRunner* runner);
+
 /// Node being visited by the innermost pass of this thread, or null.
 Node* current_node();
 /// Number of the innermost pass of this thread; 0 outside.

@@ -6,6 +6,7 @@
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/internal.h"
+#include "grapnel/ops/record.h"
 #include "grapnel/ops/tape.h"
 
 namespace grapnel {
@@ -49,8 +50,34 @@ Tensor CopySlices::as_output_view(const Tensor& saved) const {
   return as_strided_view(base, view_);
 }
 
+namespace {
+
+/// While recording, remembers where `t` stands in the graph in case the recording is given up.
+void journal_history(const Tensor& t) {
+  AutogradMeta& meta = autograd_meta(t);
+  const uint64_t base_node = meta.view ? meta.view->base_node : 0;
+  record::on_undo([kept = IntrusivePtr<AutogradMeta>(&meta), impl = t.impl_ptr(), node = meta.grad_fn, slot = meta.output_nr,
+                   requires_grad = t.impl().requires_grad, base_node] {
+    if (!kept->alive.load(std::memory_order_acquire)) return;
+    if (kept->retains_grad) {
+      if (kept->grad_fn && kept->grad_fn->hooks()) kept->grad_fn->hooks()->remove_retain(kept.get());
+      if (node) node->make_hooks()->add_retain(slot, kept);
+    }
+    kept->grad_fn = node;
+    kept->output_nr = slot;
+    if (kept->view) kept->view->base_node = base_node;
+    impl->requires_grad = requires_grad;
+  });
+}
+
+}  // namespace
+
 void rebase_history(const Tensor& t, NodePtr node) {
   AutogradMeta& meta = autograd_meta(t);
+  if (record::active()) {
+    if (meta.view) journal_history(meta.view->base);
+    journal_history(t);
+  }
   if (!meta.view) return set_history(t, std::move(node), 0);
   const Tensor base = meta.view->base;
   set_history(base, NodePtr::adopt(new CopySlices(base, t, std::move(node))), 0);

@@ -3,6 +3,7 @@
 #include "grapnel/autograd/accumulate.h"
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/ops/internal.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel {
 
@@ -144,12 +145,18 @@ const std::shared_ptr<HookTable>& tensor_hook_table(const Tensor& t, uint32_t& s
   return autograd_meta(t).hooks.make();
 }
 
+void journal_grad(AutogradMeta& meta) {
+  // A pending gradient is itself part of what would be given up.
+  if (!record::active() || (meta.grad.defined() && meta.grad.impl().storage->pending())) return;
+  record::on_undo([kept = IntrusivePtr<AutogradMeta>(&meta), before = meta.grad] { kept->grad = before; });
+}
+
 bool is_sole_owner(const Tensor& t) {
   const TensorImpl& impl = t.impl();
   if (!impl.refs.is_unique() || impl.wrapped_number || impl.inference || impl.requires_grad || impl.storage->borrowed()) return false;
   const ViewMeta* view = impl.autograd ? impl.autograd->view.get() : nullptr;
   const uint32_t own = view && view->base.use_count() == 1 && view->base.impl().storage == impl.storage ? 2 : 1;
-  return impl.storage->use_count() == own;
+  return impl.storage->use_count() - record::holds(*impl.storage) == own;
 }
 
 }  // namespace grapnel

@@ -34,7 +34,11 @@ const Tensor& Tensor::grad() const {
   const AutogradMeta* meta = impl().autograd;
   return meta ? meta->grad : none;
 }
-Tensor& Tensor::mutable_grad() const { return autograd_meta(*this).grad; }
+Tensor& Tensor::mutable_grad() const {
+  AutogradMeta& meta = autograd_meta(*this);
+  journal_grad(meta);
+  return meta.grad;
+}
 void Tensor::set_grad(Tensor grad) const {
   if (grad.defined()) {
     check(grad.shape() == shape(), "set_grad: the gradient has shape ", grad.shape(), " but the tensor has shape ", shape(), ".");
@@ -43,12 +47,14 @@ void Tensor::set_grad(Tensor grad) const {
   }
   AutogradMeta& meta = autograd_meta(*this);
   std::lock_guard guard(meta.grad_mutex);
+  journal_grad(meta);
   std::swap(meta.grad, grad);
 }
 void Tensor::reset_grad() const {
   if (AutogradMeta* meta = find_meta(*this)) {
     Tensor dying;
     std::lock_guard guard(meta->grad_mutex);
+    journal_grad(*meta);
     std::swap(meta->grad, dying);
   }
 }

@@ -82,6 +82,7 @@ void run_tensor_hooks(Node& node, HookTable& table, Grads& grads, const VisitCon
 
 void write_retained(AutogradMeta& tensor, const Tensor& grad) {
   if (!grad.defined() || !tensor.alive.load(std::memory_order_acquire)) return;
+  journal_grad(tensor);
   tensor.grad = tensor.grad.defined() ? tensor.grad + grad : grad.clone();
 }
 

@@ -65,7 +65,7 @@ void call(Trace& trace, const Instruction& c) {
   for (const ValueId id : inputs) {
     // Values are few enough that the top bit is free for: has the full shape of the result.
     uint32_t word = id;
-    if (id != kNone && c.op->family == Family::pointwise &&
+    if (id != kNone && c.op->elementwise &&
         trace.sizes_of(trace.values[id]) == trace.sizes_of(trace.values[outputs[0]]))
       word |= 0x80000000;
     trace.key.push_back(word);

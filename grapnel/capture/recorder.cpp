@@ -233,6 +233,9 @@ void Recorder::forget() {
 }
 
 Trace Recorder::take() {
+  // What an undo holds on to must not look alive.
+  undo_.clear();
+  versions_.clear();
   close();
   Trace taken = std::move(trace_);
   forget();

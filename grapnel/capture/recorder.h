@@ -7,7 +7,7 @@
 /// Note [Keys]
 /// Two traces with equal keys can share one executable, whatever their sizes, scalars and tensors. The key is a list of words, written
 /// while recording: ops, static attributes, which value goes where, which values share a slot, types, ranks, and for every operand of
-/// a pointwise op whether it has the full shape of the result. Relations between sizes follow from these facts, never from numbers that
+/// an elementwise op whether it has the full shape of the result. Relations between sizes follow from these facts, never from numbers that
 /// happen to be equal. The recorder of the flush adds what is still alive.
 #pragma once
 

@@ -74,6 +74,8 @@ struct Geometry {
 
 void infer_pointwise(const Op& op, Inputs inputs, Specs& out);
 void run_pointwise(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out);
+/// The type that a pointwise op converts its inputs to before computing.
+DType pointwise_input_type(const Op& op, Inputs inputs);
 void infer_reduction(const Op& op, Inputs inputs, const ReduceAttrs& attrs, Specs& out);
 void run_reduction(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out);
 /// A tensor over the storage of `base`.
@@ -188,7 +190,9 @@ constexpr Op make(int index) {
             .run = &run<D>,
             .grad = &grad<D>,
             .visit_attrs = &visit_attrs<D>,
-            .samples = [] { return Samples(D::samples()); }};
+            .samples = [] { return Samples(D::samples()); },
+            .elementwise = HasScalar<D> || requires { requires D::elementwise; },
+            .effect = requires { requires D::effect; }};
 }
 
 }  // namespace define

@@ -98,6 +98,8 @@ struct Op {
   Grads (*grad)(const Saved&, const Grads& grad_outputs);
   void (*visit_attrs)(const void* attrs, AttrVisitor&);
   Samples (*samples)();
+  bool elementwise;         ///< element i of the result depends on element i of the (broadcast) inputs only: pointwise ops and plain copies
+  bool effect;              ///< does more than compute its outputs: never dropped, merged or moved across another effect
 
   SaveMask saves_for(int i) const { return saves ? saves[i] : 0; }
 };

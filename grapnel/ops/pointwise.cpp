@@ -28,21 +28,6 @@ bool alike(Inputs inputs) {
   return !first.wrapped_number;
 }
 
-/// The type the inputs are converted to.
-DType input_type(const Op& op, Inputs inputs) {
-  DType common;
-  if (alike(inputs)) {
-    common = inputs[0]->dtype();
-  } else if (op.type_rule == TypeRule::select) {
-    common = result_type(inputs.subspan(1));
-  } else if (op.type_rule == TypeRule::fill) {
-    common = inputs[0]->dtype();
-  } else {
-    common = result_type(inputs);
-  }
-  return op.type_rule == TypeRule::floating && !is_floating(common) ? get_default_dtype() : common;
-}
-
 bool gives_bool(const Op& op) { return op.type_rule == TypeRule::compare || op.type_rule == TypeRule::test; }
 
 /// Whether writing `out` block by block could change elements of `in` that are still to be read: they share memory and do not
@@ -182,17 +167,31 @@ void for_pieces(int64_t numel, const Piece& piece) {
 
 }  // namespace
 
+DType pointwise_input_type(const Op& op, Inputs inputs) {
+  DType common;
+  if (alike(inputs)) {
+    common = inputs[0]->dtype();
+  } else if (op.type_rule == TypeRule::select) {
+    common = result_type(inputs.subspan(1));
+  } else if (op.type_rule == TypeRule::fill) {
+    common = inputs[0]->dtype();
+  } else {
+    common = result_type(inputs);
+  }
+  return op.type_rule == TypeRule::floating && !is_floating(common) ? get_default_dtype() : common;
+}
+
 void infer_pointwise(const Op& op, Inputs inputs, Specs& out) {
   Shape sizes = inputs[0]->shape();
   for (size_t i = 1; i < inputs.size(); ++i) {
     const Shape& other = inputs[i]->shape();
     if (!other.empty() && !(other == sizes)) sizes = broadcast_shapes(sizes, other, op.name.data());
   }
-  out.push_back({sizes, gives_bool(op) ? kBool : input_type(op, inputs)});
+  out.push_back({sizes, gives_bool(op) ? kBool : pointwise_input_type(op, inputs)});
 }
 
 void run_pointwise(const Op& op, Inputs inputs, const void*, std::span<Tensor> out) {
-  const Compute compute = compute_type(input_type(op, inputs));
+  const Compute compute = compute_type(pointwise_input_type(op, inputs));
   const kernels::PointwiseFn kernel = kernels::table().pointwise[op.index][static_cast<int>(compute)];
   GRAPNEL_ASSERT(kernel, op.name, " has no kernel for ", dtype_of(compute));
   const TensorImpl& target = out[0].impl();

@@ -98,15 +98,7 @@ class Reducer {
     kernel_.chunk(block, n, result);
   }
 
-  /// Folds `n` partial results in place until one is left.
-  void fold(char* partial, int64_t n) const {
-    while (n > 1) {
-      const int64_t chunks = (n + kReduceChunk - 1) / kReduceChunk;
-      for (int64_t c = 0; c < chunks; ++c)
-        kernel_.chunk(partial + c * kReduceChunk * size_, std::min(kReduceChunk, n - c * kReduceChunk), partial + c * size_);
-      n = chunks;
-    }
-  }
+  void fold(char* partial, int64_t n) const { kernels::fold_chunks(kernel_.chunk, partial, n, size_); }
 
   const char* start_of(int64_t output) const {
     return data_ + Layout::offset(layout_.kept_sizes, layout_.kept_strides, output) * stored_size_;

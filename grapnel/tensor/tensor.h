@@ -14,6 +14,7 @@
 
 #include "grapnel/base/error.h"
 #include "grapnel/base/intrusive_ptr.h"
+#include "grapnel/base/source_site.h"
 #include "grapnel/tensor/dtype.h"
 #include "grapnel/tensor/hook.h"
 #include "grapnel/tensor/op_list.h"
@@ -76,7 +77,10 @@ class Tensor {
   /// The one element of a one-element tensor.
   Scalar item() const;
   template <class T>
-  [[gnu::always_inline]] T item() const { return item().to<T>(); }  // inlined, so that messages name the caller
+  [[gnu::noinline]] T item() const {
+    const base::CallSiteScope caller(__builtin_return_address(0));
+    return item().to<T>();
+  }
   bool equal(const Tensor& other) const;
   bool allclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false) const;
   /// Readable text with values, shape and type.

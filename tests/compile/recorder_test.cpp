@@ -101,6 +101,7 @@ TEST_CASE("reading a value breaks the graph, with the reader and the line as rea
     CHECK(f.stats().graphs == 2);
     REQUIRE(f.stats().break_reasons.size() == 1);
     CHECK(f.stats().break_reasons[0].what == "item reads a value");
+    CAPTURE(f.stats().break_reasons[0].where);
     CHECK(f.stats().break_reasons[0].where.find("recorder_test.cpp") != std::string::npos);
   });
 }

@@ -125,8 +125,8 @@ struct Pow : Pointwise<2> {
     Tensor ga, gb;
     if (s.needs(0)) {
       const Tensor a = s.input(0), b = s.input(1);
-      // x^0 is flat, also at x = 0, where b * x^(b-1) would be 0 * inf.
-      ga = g * where(b == 0, 0.0, b * pow(a, b - 1));
+      // x^0 is flat, also at x = 0, where b * x^(b-1) would be 0 * inf. A power again, not a square: derivatives of every order exist.
+      ga = g * where(b == 0, 0.0, b * apply<Pow>(a, b - 1));
     }
     if (s.needs(1)) {
       const Tensor a = s.input(0), y = s.output();

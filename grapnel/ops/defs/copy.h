@@ -8,6 +8,7 @@ namespace grapnel {
 /// The same values in fresh, contiguous memory.
 struct Clone : Call<1> {
   static constexpr std::string_view name = "clone";
+  static constexpr bool elementwise = true;
   static void infer(Inputs in, const Attrs&, Specs& out) { out.push_back({in[0]->shape(), in[0]->dtype()}); }
   static void run(Inputs in, const Attrs&, std::span<Tensor> out) { copy_elements(out[0], *in[0]); }
   static Grads grad(const Saved&, const Tensor& g) { return {g}; }
@@ -21,6 +22,7 @@ struct ConvertAttrs {
 };
 struct Convert : Call<1> {
   static constexpr std::string_view name = "to";
+  static constexpr bool elementwise = true;
   using Attrs = ConvertAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out) { out.push_back({in[0]->shape(), a.dtype}); }
   static void run(Inputs in, const Attrs&, std::span<Tensor> out) { copy_elements(out[0], *in[0]); }
@@ -31,6 +33,7 @@ struct Convert : Call<1> {
 /// The second input, broadcast and converted to the shape and type of the first, whose values do not matter.
 struct Copy : Call<2> {
   static constexpr std::string_view name = "copy";
+  static constexpr bool elementwise = true;
   static void infer(Inputs in, const Attrs&, Specs& out);
   static void run(Inputs in, const Attrs&, std::span<Tensor> out) { copy_elements(out[0], raw_apart(*in[1], out[0])); }
   static Grads grad(const Saved& s, const Tensor& g) {

@@ -18,6 +18,18 @@ namespace grapnel::kernels {
 inline constexpr int64_t kReduceLanes = 64;
 inline constexpr int64_t kReduceChunk = kReduceLanes * 64;
 
+/// Reduces the results of `n` chunks, `size` bytes each, in place until one is left.
+inline void fold_chunks(ReduceChunkFn chunk, char* partial, int64_t n, int64_t size) {
+  while (n > 1) {
+    const int64_t chunks = (n + kReduceChunk - 1) / kReduceChunk;
+    for (int64_t c = 0; c < chunks; ++c) {
+      const int64_t length = n - c * kReduceChunk < kReduceChunk ? n - c * kReduceChunk : kReduceChunk;
+      chunk(partial + c * kReduceChunk * size, length, partial + c * size);
+    }
+    n = chunks;
+  }
+}
+
 template <class D, class T, class Isa>
 struct ReduceKernel {
   using S = Num<T, Isa>;
@@ -62,13 +74,19 @@ struct ReduceKernel {
     }
   }
 
+  static void combine_rows(void* lanes, const void* in, int64_t n) {
+    T* to = static_cast<T*>(lanes);
+    const T* from = static_cast<const T*>(in);
+    for (int64_t i = 0; i < n; ++i) to[i] = combine(to[i], from[i]);
+  }
+
   static void finish(void* values, int64_t n, int64_t count) {
     T* v = static_cast<T*>(values);
     for (int64_t i = 0; i < n; ++i) v[i] = D::template finish<S>(S::of(v[i]), S::of(static_cast<T>(count))).v;
   }
 
   static constexpr ReduceKernels make() {
-    ReduceKernels k{&chunk, &columns, nullptr};
+    ReduceKernels k{&chunk, &columns, &combine_rows, nullptr};
     if constexpr (requires { D::template finish<S>(S(), S()); }) k.finish = &finish;
     return k;
   }

@@ -19,9 +19,13 @@ using ReduceColumnsFn = void (*)(const void* in, int64_t rows, int64_t row_strid
 /// Last step of a reduction on n results of `count` values each.
 using ReduceFinishFn = void (*)(void* values, int64_t n, int64_t count);
 
+/// Combines n values of `in` into as many of `lanes`.
+using ReduceCombineFn = void (*)(void* lanes, const void* in, int64_t n);
+
 struct ReduceKernels {
   ReduceChunkFn chunk = nullptr;
   ReduceColumnsFn columns = nullptr;
+  ReduceCombineFn combine = nullptr;
   ReduceFinishFn finish = nullptr;
 };
 

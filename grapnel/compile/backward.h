@@ -1,0 +1,31 @@
+/// CompiledBackward: inside its scope, backward passes are recorded and run as one graph, hooks included.
+///
+/// The walk is the eager engine's own: same nodes, same order, same hooks, called once each, on pending gradients. When it ends, what it
+/// recorded is looked up, compiled on a miss, and run. If a hook throws, nothing has happened: no grad() has changed and nothing that the
+/// graph saved was freed.
+#pragma once
+
+#include "grapnel/autograd/engine.h"
+#include "grapnel/compile/session.h"
+
+namespace grapnel {
+
+class CompiledBackward : engine::PassRunner {
+ public:
+  explicit CompiledBackward(const CompileOptions& options = {});
+  /// Scopes end in the reverse order of their beginning; ending an outer one first throws.
+  ~CompiledBackward() noexcept(false);
+  CompiledBackward(const CompiledBackward&) = delete;
+  CompiledBackward& operator=(const CompiledBackward&) = delete;
+
+  CompileStats stats() const { return session_->stats(); }
+  void reset() { session_->reset(); }
+
+ private:
+  void run(const std::function<void()>& walk) override;
+
+  std::shared_ptr<compile_detail::Session> session_;
+  engine::PassRunner* outer_;
+};
+
+}  // namespace grapnel
