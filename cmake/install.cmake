@@ -4,6 +4,9 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Grapnel)
 
 install(DIRECTORY grapnel/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/grapnel FILES_MATCHING PATTERN "*.h")
 install(TARGETS grapnel EXPORT GrapnelTargets)
+if(GRAPNEL_LLVM)
+  install(TARGETS grapnel_llvm LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 install(EXPORT GrapnelTargets NAMESPACE Grapnel:: DESTINATION ${package_dir})
 
 configure_package_config_file(cmake/GrapnelConfig.cmake.in GrapnelConfig.cmake INSTALL_DESTINATION ${package_dir})

@@ -122,7 +122,7 @@ template <class Isa> GRAPNEL_INLINE Num<float, Isa> narrow(Num<double, Isa> x) {
 /// The low half of the integer.
 template <class Isa> GRAPNEL_INLINE Num<int32_t, Isa> narrow(Num<int64_t, Isa> i) { return Num<int32_t, Isa>::of(static_cast<int32_t>(i.v)); }
 
-template <class S> GRAPNEL_INLINE bool is_nan(S x) { return x != x; }
+template <class S> GRAPNEL_INLINE auto is_nan(S x) { return x != x; }
 template <class S> GRAPNEL_INLINE S infinity() { return S::of(std::numeric_limits<typename S::value_type>::infinity()); }
 template <class S> GRAPNEL_INLINE S quiet_nan() { return S::of(std::numeric_limits<typename S::value_type>::quiet_NaN()); }
 
@@ -144,6 +144,33 @@ GRAPNEL_INLINE S copysign(S magnitude, S sign) {
 template <class Isa, int count>
 GRAPNEL_INLINE Num<double, Isa> lookup(const double (&table)[count], Num<int64_t, Isa> index) { return Num<double, Isa>::of(table[index.v]); }
 
+namespace detail {
+
+// For processors without an instruction for it. Adding and subtracting 2^(digits - 1) rounds to the nearest whole number, and
+// from there the others are at most one away.
+template <class S>
+GRAPNEL_INLINE S round_by_adding(S x) {
+  const S whole = S(1.0 / std::numeric_limits<typename S::value_type>::epsilon());
+  const S size = abs(x);
+  return copysign(select(size < whole, (size + whole) - whole, size), x);
+}
+template <class S>
+GRAPNEL_INLINE S floor_by_adding(S x) {
+  const S near = round_by_adding(x);
+  return copysign(near - select(near > x, S(1.0), S(0.0)), x);
+}
+template <class S>
+GRAPNEL_INLINE S ceil_by_adding(S x) {
+  const S near = round_by_adding(x);
+  return copysign(near + select(near < x, S(1.0), S(0.0)), x);
+}
+template <class S>
+GRAPNEL_INLINE S trunc_by_adding(S x) {
+  return copysign(floor_by_adding(abs(x)), x);
+}
+
+}  // namespace detail
+
 /// Rounding to whole numbers; the sign of zero is that of the argument, and integers are whole already.
 #if defined(__SSE4_1__)
 #define GRAPNEL_ROUNDING(name, builtin)                                                                              \
@@ -155,33 +182,10 @@ GRAPNEL_ROUNDING(trunc, __builtin_trunc)
 GRAPNEL_ROUNDING(round_even, __builtin_roundeven)
 #undef GRAPNEL_ROUNDING
 #else
-// Without SSE4.1 there is no instruction for it. Adding and subtracting 2^(digits - 1) rounds to the nearest
-// whole number, and from there the others are at most one away.
-template <class T, class Isa>
-  requires std::is_floating_point_v<T>
-GRAPNEL_INLINE Num<T, Isa> round_even(Num<T, Isa> x) {
-  using S = Num<T, Isa>;
-  const S whole = S(1.0 / std::numeric_limits<T>::epsilon());
-  const S size = abs(x);
-  return copysign(select(size < whole, (size + whole) - whole, size), x);
-}
-template <class T, class Isa>
-  requires std::is_floating_point_v<T>
-GRAPNEL_INLINE Num<T, Isa> floor(Num<T, Isa> x) {
-  const Num<T, Isa> near = round_even(x);
-  return copysign(near - select(near > x, Num<T, Isa>(1.0), Num<T, Isa>(0.0)), x);
-}
-template <class T, class Isa>
-  requires std::is_floating_point_v<T>
-GRAPNEL_INLINE Num<T, Isa> ceil(Num<T, Isa> x) {
-  const Num<T, Isa> near = round_even(x);
-  return copysign(near + select(near < x, Num<T, Isa>(1.0), Num<T, Isa>(0.0)), x);
-}
-template <class T, class Isa>
-  requires std::is_floating_point_v<T>
-GRAPNEL_INLINE Num<T, Isa> trunc(Num<T, Isa> x) {
-  return copysign(floor(abs(x)), x);
-}
+template <class T, class Isa> requires std::is_floating_point_v<T> GRAPNEL_INLINE Num<T, Isa> floor(Num<T, Isa> x) { return detail::floor_by_adding(x); }
+template <class T, class Isa> requires std::is_floating_point_v<T> GRAPNEL_INLINE Num<T, Isa> ceil(Num<T, Isa> x) { return detail::ceil_by_adding(x); }
+template <class T, class Isa> requires std::is_floating_point_v<T> GRAPNEL_INLINE Num<T, Isa> trunc(Num<T, Isa> x) { return detail::trunc_by_adding(x); }
+template <class T, class Isa> requires std::is_floating_point_v<T> GRAPNEL_INLINE Num<T, Isa> round_even(Num<T, Isa> x) { return detail::round_by_adding(x); }
 #endif
 template <class T, class Isa> requires std::is_integral_v<T> GRAPNEL_INLINE Num<T, Isa> floor(Num<T, Isa> x) { return x; }
 template <class T, class Isa> requires std::is_integral_v<T> GRAPNEL_INLINE Num<T, Isa> ceil(Num<T, Isa> x) { return x; }

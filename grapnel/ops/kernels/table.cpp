@@ -1,12 +1,12 @@
 #include "grapnel/ops/kernels/table.h"
 
-#include "grapnel/base/cpu.h"
-
 namespace grapnel::kernels {
 
-const KernelTable& table() {
+const KernelTable& table() { return table(base::cpu_isa()); }
+
+const KernelTable& table([[maybe_unused]] base::Isa isa) {
 #ifdef GRAPNEL_X86_KERNELS
-  switch (base::cpu_isa()) {
+  switch (isa) {
     case base::Isa::avx512: return table_avx512;
     case base::Isa::avx2: return table_avx2;
     case base::Isa::baseline: break;

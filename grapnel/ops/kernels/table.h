@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "grapnel/base/cpu.h"
 #include "grapnel/ops/kernels/pointwise_kernel.h"
 
 namespace grapnel::kernels {
@@ -43,5 +44,7 @@ extern const KernelTable table_avx512;
 #endif
 
 const KernelTable& table();
+/// That of one instruction set, which the processor must have.
+const KernelTable& table(base::Isa isa);
 
 }  // namespace grapnel::kernels

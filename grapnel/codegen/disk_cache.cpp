@@ -1,0 +1,139 @@
+#include "grapnel/codegen/disk_cache.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "grapnel/base/error.h"
+
+namespace grapnel::codegen {
+namespace {
+
+/// FNV-1a. Good enough to name files and to notice damage; equality of keys is checked in full.
+uint64_t hash(std::string_view bytes, uint64_t state = 0xcbf29ce484222325) {
+  for (const char c : bytes) state = (state ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return state;
+}
+
+struct Header {
+  char magic[8];
+  uint64_t key_size, object_size, checksum;
+};
+constexpr char kMagic[8] = {'G', 'R', 'A', 'P', 'N', 'E', 'L', 1};
+
+uint64_t checksum(std::string_view key, std::string_view object) { return hash(object, hash(key)); }
+
+class File {
+ public:
+  explicit File(int descriptor) : fd_(descriptor) {}
+  ~File() { close(); }
+  File(const File&) = delete;
+  bool ok() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
+  bool close() {
+    const int fd = std::exchange(fd_, -1);
+    return fd < 0 || ::close(fd) == 0;
+  }
+  bool read(void* to, size_t size) const {
+    for (char* p = static_cast<char*>(to); size > 0;) {
+      const ssize_t got = ::read(fd_, p, size);
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) return false;
+      p += got, size -= static_cast<size_t>(got);
+    }
+    return true;
+  }
+  bool write(const void* from, size_t size) const {
+    for (const char* p = static_cast<const char*>(from); size > 0;) {
+      const ssize_t put = ::write(fd_, p, size);
+      if (put < 0 && errno == EINTR) continue;
+      if (put <= 0) return false;
+      p += put, size -= static_cast<size_t>(put);
+    }
+    return true;
+  }
+
+ private:
+  int fd_;
+};
+
+/// Code is executed from here, so nobody else may be able to put it there.
+bool is_ours_alone(const struct stat& info) {
+  return info.st_uid == geteuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+bool folder_is_safe(const std::string& folder) {
+  struct stat info;
+  return stat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && is_ours_alone(info);
+}
+
+bool read_checked(const File& file, std::string_view key, std::string& object) {
+  struct stat info;
+  Header header;
+  if (fstat(file.fd(), &info) != 0 || !S_ISREG(info.st_mode) || !is_ours_alone(info)) return false;
+  if (!file.read(&header, sizeof header) || std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
+    return false;
+  const uint64_t size = static_cast<uint64_t>(info.st_size);
+  if (header.key_size != key.size() || header.object_size > size ||
+      sizeof header + header.key_size + header.object_size != size)
+    return false;
+  std::string stored(header.key_size, '\0');
+  object.resize(header.object_size);
+  return file.read(stored.data(), stored.size()) && file.read(object.data(), object.size()) &&
+         stored == key && header.checksum == checksum(stored, object);
+}
+
+}  // namespace
+
+std::string cache_folder() {
+  auto variable = [](const char* name) { return std::getenv(name); };
+  if (const char* own = variable("GRAPNEL_CACHE_DIR")) return own;
+  if (const char* xdg = variable("XDG_CACHE_HOME"); xdg && *xdg == '/') return std::string(xdg) + "/grapnel";
+  if (const char* home = variable("HOME"); home && *home == '/') return std::string(home) + "/.cache/grapnel";
+  return {};
+}
+
+std::string entry_path(const std::string& folder, std::string_view key) {
+  char name[64];
+  std::snprintf(name, sizeof name, "/%016llx.kernel", static_cast<unsigned long long>(hash(key)));
+  return folder + name;
+}
+
+Entry read_entry(const std::string& folder, std::string_view key) {
+  if (folder.empty() || !folder_is_safe(folder)) return {};
+  const File file(open(entry_path(folder, key).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.ok()) return {};
+  Entry entry;
+  entry.found = read_checked(file, key, entry.object) ? Found::yes : Found::rejected;
+  return entry;
+}
+
+bool write_entry(const std::string& folder, std::string_view key, std::string_view object) {
+  if (folder.empty()) return false;
+  std::error_code problem;
+  if (!std::filesystem::exists(folder, problem)) {
+    std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), problem);
+    if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) return false;
+  }
+  if (!folder_is_safe(folder)) return false;
+  static std::atomic<uint64_t> count{0};
+  const std::string path = entry_path(folder, key), draft = str(path, ".", getpid(), ".", count++);
+  File file(open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!file.ok()) return false;
+  Header header{{}, key.size(), object.size(), checksum(key, object)};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  const bool written = file.write(&header, sizeof header) && file.write(key.data(), key.size()) &&
+                       file.write(object.data(), object.size());
+  if (file.close() && written && std::rename(draft.c_str(), path.c_str()) == 0) return true;
+  ::unlink(draft.c_str());
+  return false;
+}
+
+}  // namespace grapnel::codegen

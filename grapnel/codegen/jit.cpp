@@ -1,0 +1,271 @@
+#include "grapnel/codegen/jit.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "grapnel/base/error.h"
+#include "grapnel/codegen/disk_cache.h"
+#include "grapnel/codegen/llvm_module.h"
+#include "grapnel/ops/kernels/table.h"
+
+namespace grapnel::codegen {
+namespace {
+
+/// Part of every key on disk; changes with what an entry means.
+constexpr int kFormat = 1;
+
+std::atomic<JitFault> injected{JitFault::none};
+bool fails(JitFault fault) { return injected.load(std::memory_order_relaxed) == fault; }
+
+double ms_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+}
+
+Sink into(std::string& text) {
+  return {&text, [](void* context, const char* data, size_t size) {
+            static_cast<std::string*>(context)->append(data, size);
+          }};
+}
+
+ProgramView view(const BlockProgram& p) {
+  auto count = [](const auto& list) { return static_cast<int32_t>(list.size()); };
+  return {p.inputs.data(), p.scalars.data(), p.steps.data(), p.outputs.data(),
+          count(p.inputs), count(p.scalars), count(p.steps), count(p.outputs)};
+}
+
+struct Key {
+  BlockProgram program;
+  base::Isa isa;
+  friend bool operator==(const Key&, const Key&) = default;
+};
+struct KeyHash {
+  size_t operator()(const Key& key) const {
+    size_t h = static_cast<size_t>(key.isa);
+    auto mix = [&h](auto value) {
+      h = (h ^ static_cast<size_t>(value)) * 0x9e3779b97f4a7c15;
+      h ^= h >> 29;
+    };
+    for (Compute c : key.program.inputs) mix(c);
+    mix(key.program.inputs.size());
+    for (Compute c : key.program.scalars) mix(c);
+    for (const BlockProgram::Step& s : key.program.steps) {
+      mix(static_cast<int>(s.kind) << 24 | static_cast<int>(s.compute) << 16 |
+          static_cast<int>(s.from) << 12 | static_cast<int>(s.via) << 8);
+      mix(s.op);
+      for (int k = 0; k < s.arity; ++k) mix(s.operands[k]);
+    }
+    for (int32_t out : key.program.outputs) mix(out);
+    return h;
+  }
+};
+
+/// All that the process knows. Never destroyed: kernels may be asked for, and made, until it ends.
+struct Jit {
+  std::mutex mutex;
+  std::condition_variable changed;  // some kernel is no longer pending, or the queue has grown
+  std::unordered_map<Key, std::shared_ptr<Kernel>, KeyHash> kernels;
+  JitStats stats;
+  std::deque<std::shared_ptr<Kernel>> queue;
+  std::thread worker;
+  bool stopping = false;
+};
+Jit& jit() {
+  static Jit* const the = new Jit;
+  return *the;
+}
+template <class Fn>
+void count(Fn&& fn) {
+  const std::lock_guard lock(jit().mutex);
+  fn(jit().stats);
+}
+
+}  // namespace
+
+/// The steps from a program to machine code.
+class KernelMaker {
+ public:
+  static std::shared_ptr<Kernel> create(const Key& key) {
+    return std::shared_ptr<Kernel>(new Kernel(key.program, key.isa));
+  }
+
+  /// Ends with the kernel ready or failed; never throws.
+  static void make(Kernel& kernel) noexcept {
+    std::string problem;
+    bool ok = false;
+    try {
+      ok = try_to_make(kernel, problem);
+    } catch (const std::exception& e) {
+      problem = e.what();
+    }
+    if (!ok) {
+      kernel.error_ = str("No machine code for a fused group of ", kernel.program_.steps.size(),
+                          " steps; it runs interpreted, with the same results, more slowly.\n", problem);
+      count([](JitStats& s) { ++s.failed; });
+    }
+    kernel.finish(ok ? Kernel::State::ready : Kernel::State::failed);
+  }
+
+ private:
+  static bool try_to_make(Kernel& kernel, std::string& problem) {
+    const LlvmModule& module = llvm_module();
+    if (!module.api || fails(JitFault::load)) {
+      problem = module.api ? "Loading LLVM failed on request of a test." : module.problem;
+      return false;
+    }
+    const std::string folder = cache_folder(), key = disk_key(kernel, *module.api);
+    if (from_disk(kernel, *module.api, folder, key)) return true;
+
+    std::string object;
+    const auto begin = std::chrono::steady_clock::now();
+    if (fails(JitFault::compile) ||
+        !module.api->compile(view(kernel.program_), kernel.isa_, into(object), into(problem))) {
+      if (problem.empty()) problem = "Compiling failed on request of a test.";
+      return false;
+    }
+    const double ms = ms_since(begin);
+    count([ms](JitStats& s) { ++s.compiled, s.compile_ms += ms; });
+    if (!link(kernel, *module.api, object, problem)) return false;
+    if (!fails(JitFault::disk_write) && write_entry(folder, key, object))
+      count([](JitStats& s) { ++s.disk_writes; });
+    return true;
+  }
+
+  static std::string disk_key(const Kernel& kernel, const LlvmApi& api) {
+    return str("grapnel kernel, format ", kFormat, ", LLVM ", api.llvm_version, ", module ", api.identity,
+               ", ", base::name_of(kernel.isa_), "\n", kernel.program_.str());
+  }
+
+  static bool from_disk(Kernel& kernel, const LlvmApi& api, const std::string& folder,
+                        const std::string& key) {
+    if (fails(JitFault::disk_read)) return false;
+    const Entry entry = read_entry(folder, key);
+    if (entry.found == Found::no) return false;
+    std::string ignored;
+    const bool ok = entry.found == Found::yes && link(kernel, api, entry.object, ignored);
+    count([ok](JitStats& s) { ++(ok ? s.disk_hits : s.disk_rejected); });
+    return ok;
+  }
+
+  static bool link(Kernel& kernel, const LlvmApi& api, const std::string& object, std::string& problem) {
+    const auto begin = std::chrono::steady_clock::now();
+    BlockFn fn = nullptr;
+    if (fails(JitFault::link) || !api.link(object.data(), object.size(), kernels::table(kernel.isa_), &fn,
+                                           &kernel.code_, into(problem))) {
+      if (problem.empty()) problem = "Linking failed on request of a test.";
+      return false;
+    }
+    const double ms = ms_since(begin);
+    count([&](JitStats& s) { s.link_ms += ms, s.object_bytes += static_cast<int64_t>(object.size()); });
+    kernel.fn_.store(fn, std::memory_order_release);
+    return true;
+  }
+};
+
+namespace {
+
+void work() {
+  Jit& j = jit();
+  std::unique_lock lock(j.mutex);
+  while (true) {
+    j.changed.wait(lock, [&] { return j.stopping || !j.queue.empty(); });
+    if (j.stopping) return;
+    const std::shared_ptr<Kernel> kernel = std::move(j.queue.front());
+    j.queue.pop_front();
+    lock.unlock();
+    KernelMaker::make(*kernel);
+    lock.lock();
+  }
+}
+
+/// A thread inside LLVM must not outlive LLVM's static objects.
+void stop_worker() {
+  Jit& j = jit();
+  {
+    const std::lock_guard lock(j.mutex);
+    j.stopping = true;
+  }
+  j.changed.notify_all();
+  if (j.worker.joinable()) j.worker.join();
+}
+
+void make_in_background(const std::shared_ptr<Kernel>& kernel) {
+  // Loaded here and not by the thread, so that stop_worker is registered after the module's static objects and runs before they go.
+  static const bool started = [] {
+    llvm_module();
+    std::atexit(&stop_worker);
+    const std::lock_guard lock(jit().mutex);
+    jit().worker = std::thread(&work);
+    return true;
+  }();
+  (void)started;
+  {
+    const std::lock_guard lock(jit().mutex);
+    jit().queue.push_back(kernel);
+  }
+  jit().changed.notify_all();
+}
+
+}  // namespace
+
+std::shared_ptr<const Kernel> kernel_for(const BlockProgram& program, Compile when) {
+  Key key{program, base::cpu_isa()};
+  std::shared_ptr<Kernel> kernel;
+  bool is_new = false;
+  {
+    const std::lock_guard lock(jit().mutex);
+    if (const auto found = jit().kernels.find(key); found != jit().kernels.end()) {
+      kernel = found->second;
+      ++jit().stats.memory_hits;
+    } else {
+      verify(program);
+      kernel = KernelMaker::create(key);
+      jit().kernels.emplace(std::move(key), kernel);
+      is_new = true;
+    }
+  }
+  if (is_new && when == Compile::in_background) make_in_background(kernel);
+  else if (is_new) KernelMaker::make(*kernel);
+  if (when == Compile::now) kernel->wait();
+  return kernel;
+}
+
+JitStats jit_stats() {
+  const std::lock_guard lock(jit().mutex);
+  return jit().stats;
+}
+
+void reset_jit_for_testing() {
+  decltype(jit().kernels) old;
+  {
+    const std::lock_guard lock(jit().mutex);
+    old.swap(jit().kernels);
+    jit().stats = {};
+  }
+}
+
+void set_jit_fault_for_testing(JitFault fault) { injected.store(fault, std::memory_order_relaxed); }
+
+void Kernel::finish(State state) {
+  {
+    const std::lock_guard lock(jit().mutex);
+    state_.store(state, std::memory_order_release);
+  }
+  jit().changed.notify_all();
+}
+
+void Kernel::wait() const {
+  if (state() != State::pending) return;
+  std::unique_lock lock(jit().mutex);
+  jit().changed.wait(lock, [this] { return state() != State::pending; });
+}
+
+Kernel::~Kernel() {
+  if (code_) llvm_module().api->unlink(code_);
+}
+
+}  // namespace grapnel::codegen

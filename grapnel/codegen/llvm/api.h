@@ -1,0 +1,54 @@
+/// The border between libgrapnel and the module that holds LLVM.
+///
+/// Plain data and functions that never throw, so that neither side needs the other's symbols, C++ runtime or allocator. The one
+/// exported symbol of the module is `grapnel_llvm_api`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "grapnel/base/cpu.h"
+#include "grapnel/codegen/block_program.h"
+#include "grapnel/ops/kernels/table.h"
+
+namespace grapnel::codegen {
+
+/// Changes with every change of this file, of BlockProgram::Step or of the list of ops.
+inline constexpr uint32_t kLlvmApiVersion = 1;
+inline constexpr char kLlvmApiSymbol[] = "grapnel_llvm_api";
+
+/// A BlockProgram without its containers.
+struct ProgramView {
+  const Compute* inputs;
+  const Compute* scalars;
+  const BlockProgram::Step* steps;
+  const int32_t* outputs;
+  int32_t input_count, scalar_count, step_count, output_count;
+};
+
+/// Takes bytes out of the module.
+struct Sink {
+  void* context;
+  void (*write)(void* context, const char* data, size_t size);
+};
+
+struct LlvmApi {
+  uint32_t version;   ///< kLlvmApiVersion
+  uint32_t op_count;  ///< pointwise ops the module knows
+  const char* llvm_version;
+  const char* identity;  ///< differs between modules that may generate different code
+
+  /// Machine code of a program, as an object file. False: the error is what went wrong.
+  bool (*compile)(const ProgramView& program, base::Isa isa, Sink object, Sink error);
+  /// Brings an object into memory; heavy ops in it call the kernels of `table`. The handle ends in `unlink`.
+  bool (*link)(const char* object, size_t size, const kernels::KernelTable& table, BlockFn* fn, void** handle,
+               Sink error);
+  void (*unlink)(void* handle);
+  /// For tests: an internal error of LLVM. It comes back as an error; the module refuses all further work.
+  bool (*provoke)(Sink error);
+};
+
+/// The module's table, or null if it was built for another version.
+using LlvmApiFn = const LlvmApi* (*)(uint32_t version);
+
+}  // namespace grapnel::codegen

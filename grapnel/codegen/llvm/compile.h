@@ -1,0 +1,10 @@
+/// Programs to object files.
+#pragma once
+
+#include "grapnel/codegen/llvm/api.h"
+
+namespace grapnel::codegen {
+
+bool compile_program(const ProgramView& program, base::Isa isa, Sink object, Sink error);
+
+}  // namespace grapnel::codegen

@@ -1,0 +1,198 @@
+#include "grapnel/codegen/llvm/kernel_ir.h"
+
+#include <llvm/IR/IRBuilder.h>
+
+#include "grapnel/codegen/llvm/formulas.h"
+#include "grapnel/codegen/llvm/vector_emitter.h"
+#include "grapnel/codegen/op_names.h"
+
+namespace grapnel::codegen {
+namespace {
+
+using Step = BlockProgram::Step;
+
+/// Formulas longer than this are not repeated in every kernel: it calls the eager kernel on what it has in registers.
+constexpr int kLongFormula = 100;
+/// Vectors of the widest type that are worked on side by side.
+constexpr unsigned kInterleaved = 4;
+
+Type type_of(Compute c) { return c == Compute::F32 ? Type::f32 : c == Compute::F64 ? Type::f64 : Type::i64; }
+
+class KernelBuilder {
+ public:
+  KernelBuilder(const ProgramView& program, base::Isa isa, llvm::Module& module)
+      : p_(program),
+        module_(module),
+        b_(module.getContext()),
+        emitter_(b_, shape(isa)),
+        pointer_(b_.getPtrTy()) {
+    find_live();
+    make_function(isa);
+  }
+
+  void build() {
+    const Emitter::Scope scope(emitter_);
+    auto* entry = block("entry");
+    auto* loop = block("loop");
+    auto* exit = block("exit");
+    b_.SetInsertPoint(entry);
+    load_arguments();
+    make_call_buffers();
+    b_.CreateCondBr(b_.CreateICmpSGT(n_, b_.getInt64(0)), loop, exit);
+
+    b_.SetInsertPoint(loop);
+    auto* i = b_.CreatePHI(b_.getInt64Ty(), 2);
+    i->addIncoming(b_.getInt64(0), entry);
+    // Everything is loaded before anything is stored: an output may lie over an input.
+    for (int k = 0; k < p_.input_count; ++k)
+      if (live_[static_cast<size_t>(k)])
+        refs_[static_cast<size_t>(k)] =
+            emitter_.load(type(k), element_at(in_[static_cast<size_t>(k)], k, i), element_alignment(k));
+    for (int s = 0; s < p_.step_count; ++s)
+      if (live_[static_cast<size_t>(first_ + s)])
+        refs_[static_cast<size_t>(first_ + s)] = emit_step(p_.steps[s]);
+    for (int o = 0; o < p_.output_count; ++o) {
+      const int reg = p_.outputs[o];
+      emitter_.store(type(reg), refs_[static_cast<size_t>(reg)],
+                     element_at(out_[static_cast<size_t>(o)], reg, i), element_alignment(reg));
+    }
+    llvm::Value* next = b_.CreateNSWAdd(i, b_.getInt64(emitter_.lanes()));
+    i->addIncoming(next, loop);
+    b_.CreateCondBr(b_.CreateICmpSLT(next, n_), loop, exit);
+
+    b_.SetInsertPoint(exit);
+    b_.CreateRetVoid();
+  }
+
+ private:
+  VectorShape shape(base::Isa isa) const {
+    const unsigned bits = isa == base::Isa::avx512 ? 512 : isa == base::Isa::avx2 ? 256 : 128;
+    bool wide = false;
+    for (int i = 0; i < p_.input_count; ++i) wide |= p_.inputs[i] != Compute::F32;
+    for (int i = 0; i < p_.step_count; ++i) wide |= p_.steps[i].compute != Compute::F32;
+    const bool can_round = isa != base::Isa::baseline;
+    return {kInterleaved * bits / (wide ? 64 : 32), bits, can_round};
+  }
+
+  void find_live() {
+    first_ = p_.input_count + p_.scalar_count;
+    live_.assign(static_cast<size_t>(first_ + p_.step_count), false);
+    refs_.assign(live_.size(), -1);
+    for (int o = 0; o < p_.output_count; ++o) live_[static_cast<size_t>(p_.outputs[o])] = true;
+    for (int s = p_.step_count - 1; s >= 0; --s)
+      if (live_[static_cast<size_t>(first_ + s)])
+        for (int k = 0; k < p_.steps[s].arity; ++k)
+          live_[static_cast<size_t>(p_.steps[s].operands[k])] = true;
+  }
+
+  void make_function(base::Isa isa) {
+    auto* signature =
+        llvm::FunctionType::get(b_.getVoidTy(), {pointer_, pointer_, pointer_, b_.getInt64Ty()}, false);
+    function_ = llvm::Function::Create(signature, llvm::Function::ExternalLinkage, kKernelSymbol, module_);
+    function_->addFnAttr(llvm::Attribute::NoUnwind);
+    if (isa == base::Isa::avx512) {
+      function_->addFnAttr("prefer-vector-width", "512");
+      function_->addFnAttr("min-legal-vector-width", "512");
+    }
+    n_ = function_->getArg(3);
+  }
+
+  llvm::BasicBlock* block(const char* name) {
+    return llvm::BasicBlock::Create(module_.getContext(), name, function_);
+  }
+  Compute compute(int reg) const {
+    return reg < p_.input_count ? p_.inputs[reg]
+           : reg < first_       ? p_.scalars[reg - p_.input_count]
+                                : p_.steps[reg - first_].compute;
+  }
+  Type type(int reg) const { return type_of(compute(reg)); }
+  llvm::Align element_alignment(int reg) const { return llvm::Align(element_size(dtype_of(compute(reg)))); }
+  llvm::Value* element_at(llvm::Value* start, int reg, llvm::Value* i) {
+    return b_.CreateInBoundsGEP(emitter_.element(type(reg)), start, i);
+  }
+
+  void load_arguments() {
+    auto pointers = [&](unsigned argument, int count, std::vector<llvm::Value*>& to) {
+      for (int k = 0; k < count; ++k)
+        to.push_back(b_.CreateLoad(
+            pointer_,
+            b_.CreateConstInBoundsGEP1_64(pointer_, function_->getArg(argument), static_cast<uint64_t>(k))));
+    };
+    pointers(0, p_.input_count, in_);
+    pointers(1, p_.output_count, out_);
+    for (int k = 0; k < p_.scalar_count; ++k) {
+      const int reg = p_.input_count + k;
+      if (!live_[static_cast<size_t>(reg)]) continue;
+      llvm::Value* address =
+          b_.CreateConstInBoundsGEP1_64(b_.getInt64Ty(), function_->getArg(2), static_cast<uint64_t>(k));
+      refs_[static_cast<size_t>(reg)] =
+          emitter_.broadcast(type(reg), b_.CreateLoad(emitter_.element(type(reg)), address));
+    }
+  }
+
+  static bool is_called(const Step& step) {
+    return step.kind == Step::Kind::op && op_cost(step.op, step.compute) > kLongFormula;
+  }
+
+  /// Memory for the operands of called kernels, and the list of its addresses that they expect.
+  void make_call_buffers() {
+    int most = 0;
+    for (int s = 0; s < p_.step_count; ++s)
+      if (live_[static_cast<size_t>(first_ + s)] && is_called(p_.steps[s]))
+        most = std::max<int>(most, p_.steps[s].arity);
+    if (most == 0) return;
+    auto* block_type = llvm::ArrayType::get(b_.getInt64Ty(), emitter_.lanes());
+    operand_list_ = b_.CreateAlloca(llvm::ArrayType::get(pointer_, static_cast<uint64_t>(most)));
+    for (int k = 0; k < most; ++k) {
+      auto* buffer = b_.CreateAlloca(block_type);
+      buffer->setAlignment(llvm::Align(64));
+      buffers_.push_back(buffer);
+      b_.CreateStore(buffer,
+                     b_.CreateConstInBoundsGEP1_64(pointer_, operand_list_, static_cast<uint64_t>(k)));
+    }
+  }
+
+  Ref emit_step(const Step& step) {
+    Ref operands[4] = {};
+    for (int k = 0; k < step.arity; ++k) operands[k] = refs_[static_cast<size_t>(step.operands[k])];
+    if (step.kind == Step::Kind::convert) return emit_convert(step.from, step.via, step.compute, operands[0]);
+    return is_called(step) ? emit_call(step, operands) : emit_op(step.op, step.compute, operands);
+  }
+
+  Ref emit_call(const Step& step, const Ref* operands) {
+    const Type t = type_of(step.compute);
+    for (int k = 0; k < step.arity; ++k)
+      emitter_.store(t, operands[k], buffers_[static_cast<size_t>(k)], llvm::Align(64));
+    auto* signature = llvm::FunctionType::get(b_.getVoidTy(), {pointer_, pointer_, b_.getInt64Ty()}, false);
+    llvm::FunctionCallee callee = module_.getOrInsertFunction(op_symbol(step.op, step.compute), signature);
+    llvm::cast<llvm::Function>(callee.getCallee())->addFnAttr(llvm::Attribute::NoUnwind);
+    b_.CreateCall(callee, {operand_list_, buffers_[0], b_.getInt64(emitter_.lanes())});
+    return emitter_.load(t, buffers_[0], llvm::Align(64));
+  }
+
+  const ProgramView& p_;
+  llvm::Module& module_;
+  llvm::IRBuilder<> b_;
+  VectorEmitter emitter_;
+  llvm::Type* pointer_;
+  llvm::Function* function_ = nullptr;
+  llvm::Value* n_ = nullptr;
+  int first_ = 0;  // the first step's register
+  std::vector<bool> live_;
+  std::vector<Ref> refs_;
+  std::vector<llvm::Value*> in_, out_, buffers_;
+  llvm::Value* operand_list_ = nullptr;
+};
+
+}  // namespace
+
+std::string op_symbol(int op, Compute compute) {
+  constexpr const char* types[] = {"f32", "f64", "i64"};
+  return "grapnel." + std::string(op_name(op)) + "." + types[static_cast<int>(compute)];
+}
+
+void build_kernel(const ProgramView& program, base::Isa isa, llvm::Module& module) {
+  KernelBuilder(program, isa, module).build();
+}
+
+}  // namespace grapnel::codegen

@@ -1,0 +1,56 @@
+/// What libgrapnel_llvm.so offers.
+#include <elf.h>
+#include <link.h>
+#include <llvm/ADT/StringExtras.h>
+#include <llvm/Config/llvm-config.h>
+#include <llvm/Support/ErrorHandling.h>
+
+#include "grapnel/codegen/llvm/api.h"
+#include "grapnel/codegen/llvm/compile.h"
+#include "grapnel/codegen/llvm/guard.h"
+#include "grapnel/codegen/llvm/link.h"
+#include "grapnel/codegen/op_names.h"
+
+// The start of this module in memory, defined by the linker.
+extern "C" __attribute__((visibility("hidden"))) const ElfW(Ehdr) __ehdr_start;
+
+namespace grapnel::codegen {
+namespace {
+
+/// The build id, which the linker computes from all that the module contains.
+std::string build_id() {
+  const char* start = reinterpret_cast<const char*>(&__ehdr_start);
+  const auto* segments = reinterpret_cast<const ElfW(Phdr)*>(start + __ehdr_start.e_phoff);
+  auto padded = [](size_t size) { return (size + 3) / 4 * 4; };
+  for (int i = 0; i < __ehdr_start.e_phnum; ++i) {
+    if (segments[i].p_type != PT_NOTE) continue;
+    const char* at = start + segments[i].p_vaddr;
+    const char* const end = at + segments[i].p_memsz;
+    while (at + sizeof(ElfW(Nhdr)) <= end) {
+      const auto& note = *reinterpret_cast<const ElfW(Nhdr)*>(at);
+      const char* description = at + sizeof note + padded(note.n_namesz);
+      if (note.n_type == NT_GNU_BUILD_ID)
+        return llvm::toHex(llvm::StringRef(description, note.n_descsz), true);
+      at = description + padded(note.n_descsz);
+    }
+  }
+  return "unknown";
+}
+
+bool provoke(Sink error) {
+  return guarded(error, []() -> bool { llvm::report_fatal_error("provoked"); });
+}
+
+}  // namespace
+}  // namespace grapnel::codegen
+
+extern "C" __attribute__((visibility("default"))) const grapnel::codegen::LlvmApi* grapnel_llvm_api(
+    uint32_t version) {
+  using namespace grapnel::codegen;
+  static const std::string* const identity = new std::string(build_id());
+  static const LlvmApi api{kLlvmApiVersion,     static_cast<uint32_t>(op_count()),
+                           LLVM_VERSION_STRING, identity->c_str(),
+                           &compile_program,    &link_object,
+                           &unlink_object,      &provoke};
+  return version == kLlvmApiVersion ? &api : nullptr;
+}
