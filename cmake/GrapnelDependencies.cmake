@@ -26,3 +26,4 @@ endfunction()
 
 grapnel_find(Grapnel::dnnl dnnl dnnl.hpp libdnnl-dev)             # matmul, convolution
 grapnel_find(Grapnel::dw dw elfutils/libdwfl.h libdw-dev)         # source lines of ops and hooks
+grapnel_find(Grapnel::z z zlib.h zlib1g-dev)                       # compressed data sets and arrays

@@ -17,7 +17,7 @@ install(FILES ${PROJECT_BINARY_DIR}/GrapnelConfig.cmake ${PROJECT_BINARY_DIR}/Gr
 # A static library brings its dependencies to the user's link line; a shared one names them itself.
 set(pc_depends "-pthread")
 if(NOT BUILD_SHARED_LIBS)
-  string(PREPEND pc_depends "-ldnnl -ldw ")
+  string(PREPEND pc_depends "-ldnnl -ldw -lz ")
 endif()
 configure_file(cmake/grapnel.pc.in grapnel.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/grapnel.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

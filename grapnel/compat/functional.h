@@ -21,34 +21,7 @@ namespace torch::nn {
 using grapnel::Reduce;
 using grapnel::Tensor;
 
-struct MSELossOptions {
-  MSELossOptions(Reduce reduction = kMean) : reduction_(reduction) {}
-  GRAPNEL_ARG(Reduce, reduction);
-};
-struct L1LossOptions {
-  L1LossOptions(Reduce reduction = kMean) : reduction_(reduction) {}
-  GRAPNEL_ARG(Reduce, reduction);
-};
-struct NLLLossOptions {
-  GRAPNEL_ARG(Tensor, weight);
-  GRAPNEL_ARG(int64_t, ignore_index) = -100;
-  GRAPNEL_ARG(Reduce, reduction) = kMean;
-};
-struct CrossEntropyLossOptions {
-  GRAPNEL_ARG(Tensor, weight);
-  GRAPNEL_ARG(int64_t, ignore_index) = -100;
-  GRAPNEL_ARG(Reduce, reduction) = kMean;
-  GRAPNEL_ARG(double, label_smoothing) = 0;
-};
-struct BCELossOptions {
-  GRAPNEL_ARG(Tensor, weight);
-  GRAPNEL_ARG(Reduce, reduction) = kMean;
-};
-struct BCEWithLogitsLossOptions {
-  GRAPNEL_ARG(Tensor, weight);
-  GRAPNEL_ARG(Reduce, reduction) = kMean;
-  GRAPNEL_ARG(Tensor, pos_weight);
-};
+using namespace grapnel::nn;
 
 namespace functional {
 
@@ -140,12 +113,9 @@ inline Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor
   return grapnel::binary_cross_entropy_with_logits(input, target, options.weight(), options.pos_weight(),
                                                    options.reduction());
 }
-/// Logarithms are cut off at -100, so that a certain wrong answer has a finite loss.
 inline Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
                                    const BinaryCrossEntropyFuncOptions& options = {}) {
-  Tensor loss = -(target * input.log().clamp_min(-100) + (1 - target) * (1 - input).log().clamp_min(-100));
-  if (options.weight().defined()) loss = loss * options.weight();
-  return options.reduction() == kMean ? loss.mean() : options.reduction() == kSum ? loss.sum() : loss;
+  return grapnel::nn::functional::binary_cross_entropy(input, target, options.weight(), options.reduction());
 }
 
 // --- layers -------------------------------------------------------------------------------------------------------------------------

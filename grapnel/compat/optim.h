@@ -7,7 +7,29 @@
 
 namespace torch::optim {
 
-using namespace grapnel::optim;
+// One by one: LibTorch's schedulers below have names that Grapnel's have, too, and count differently.
+using grapnel::optim::Adagrad;
+using grapnel::optim::AdagradOptions;
+using grapnel::optim::AdagradParamState;
+using grapnel::optim::Adam;
+using grapnel::optim::AdamOptions;
+using grapnel::optim::AdamParamState;
+using grapnel::optim::AdamW;
+using grapnel::optim::AdamWOptions;
+using AdamWParamState = grapnel::optim::AdamParamState;
+using grapnel::optim::LBFGS;
+using grapnel::optim::LBFGSOptions;
+using grapnel::optim::LBFGSParamState;
+using grapnel::optim::Optimizer;
+using grapnel::optim::OptimizerOptions;
+using grapnel::optim::OptimizerParamGroup;
+using grapnel::optim::OptimizerParamState;
+using grapnel::optim::RMSprop;
+using grapnel::optim::RMSpropOptions;
+using grapnel::optim::RMSpropParamState;
+using grapnel::optim::SGD;
+using grapnel::optim::SGDOptions;
+using grapnel::optim::SGDParamState;
 
 /// Sets the learning rates of all groups, once per call of step().
 class LRScheduler {

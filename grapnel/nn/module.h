@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "grapnel/nn/module_hooks.h"
-#include "grapnel/nn/ordered_dict.h"
+#include "grapnel/base/ordered_dict.h"
 #include "grapnel/nn/state_dict.h"
 
 namespace grapnel::nn {

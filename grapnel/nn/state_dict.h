@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "grapnel/nn/ordered_dict.h"
+#include "grapnel/base/ordered_dict.h"
 #include "grapnel/nn/value.h"
 
 namespace grapnel::nn {

@@ -55,20 +55,25 @@ Tensor Optimizer::step(LossClosure closure) {
   OptimizerHooks& global = global_optimizer_hooks();
   run_hooks(global.step_pre, *this, closure);
   run_hooks(hooks_.step_pre, *this, closure);
+  Tensor loss = run(closure);
+  run_hooks(hooks_.step_post, *this);
+  run_hooks(global.step_post, *this);
+  return loss;
+}
+
+Tensor Optimizer::run(const LossClosure& closure) {
   Tensor loss;
   if (closure) {
     EnableGradGuard grad;
     loss = closure();
   }
-  {
-    NoGradGuard no_grad;
-    for (const OptimizerParamGroup& group : groups_)
-      for (const Tensor& p : group.params()) update_slot(p, *find(p));
-  }
-  run_hooks(hooks_.step_post, *this);
-  run_hooks(global.step_post, *this);
+  NoGradGuard no_grad;
+  for (const OptimizerParamGroup& group : groups_)
+    for (const Tensor& p : group.params()) update_slot(p, *find(p));
   return loss;
 }
+
+bool Optimizer::fits(const std::string&, const Tensor& saved, const Tensor& param) const { return saved.shape() == param.shape(); }
 
 void Optimizer::step_param(const Tensor& param) {
   Slot* slot = param.defined() ? find(param) : nullptr;
@@ -122,7 +127,7 @@ void Optimizer::load_state_dict(const OptimizerStateDict& state_dict) {
         // Copies, in the parameter's type: what was saved stays the caller's.
         for (auto& [name, entry] : entries)
           if (Tensor* t = std::get_if<Tensor>(&entry)) {
-            check(t->defined() && t->shape() == params[i].shape(), "load_state_dict: ", name, " of parameter ", saved.params[i],
+            check(t->defined() && fits(name, *t, params[i]), "load_state_dict: ", name, " of parameter ", saved.params[i],
                   t->defined() ? str(" has shape ", t->shape()) : std::string(" is undefined"), ", the parameter has shape ", params[i].shape(), ".");
             *t = t->dtype() == params[i].dtype() ? t->detach().clone() : t->detach().to(params[i].dtype());
           }

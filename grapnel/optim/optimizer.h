@@ -147,6 +147,10 @@ class Optimizer {
   /// Changes `param` in place by `grad`; called with recording off.
   virtual void update(const Tensor& param, const Tensor& grad, const OptimizerOptions& options, OptimizerParamState& state) = 0;
   OptimizerParamState& state_of(const Tensor& param);
+  /// The step itself, between the hooks: evaluates the closure if there is one and updates every parameter that has a gradient.
+  virtual Tensor run(const LossClosure& closure);
+  /// Whether a tensor of a saved state belongs to `param`. Most states are shaped like their parameter.
+  virtual bool fits(const std::string& name, const Tensor& saved, const Tensor& param) const;
 
  private:
   struct Slot {

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Every #include "grapnel/..." in grapnel/ follows the arrows between the folders.
 
-    base <- tensor <- ops <- autograd <- nn, optim, dist, hooks      (a <- b: b may include a)
+    base <- tensor <- ops <- autograd <- nn, optim, dist             (a <- b: b may include a)
+                      ops <- io <- data
+                      io, nn, optim <- hooks; hooks, data <- train
                       ops <- capture <- codegen <- compile -> autograd
 
 An arrow carries on: nn may include base. grapnel.h and compat/ stand above all folders and may
@@ -16,10 +18,13 @@ ARROWS = {
     "tensor": ["base"],
     "ops": ["tensor"],
     "autograd": ["ops"],
+    "io": ["ops"],
     "nn": ["autograd"],
     "optim": ["autograd"],
     "dist": ["autograd"],
-    "hooks": ["autograd"],
+    "data": ["io"],
+    "hooks": ["nn", "optim", "io"],
+    "train": ["hooks", "data"],
     "capture": ["ops"],
     "codegen": ["capture"],
     "compile": ["codegen", "autograd"],

@@ -1,0 +1,62 @@
+/// Files: whole reads with bounds, and writes that either happen completely or not at all.
+///
+/// Note [Atomic files]
+/// AtomicFile writes `path.partial`, flushes it to the disk and renames it to `path` in commit(). Until then the old file stays as
+/// it was, whatever happens: an exception, a full disk, kill -9, a power cut. What a killed process left behind is overwritten by
+/// the next writer; a lock on the file keeps two writers of one path apart.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "grapnel/base/error.h"
+
+namespace grapnel::io {
+
+/// A file open for reading at any place. Errors name the file.
+class InputFile {
+ public:
+  explicit InputFile(const std::filesystem::path& path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  /// As it was when the file was opened.
+  uint64_t size() const { return size_; }
+  /// All `bytes` from `offset` on, or an error. Safe on several threads.
+  void read_at(uint64_t offset, void* out, size_t bytes) const;
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+  uint64_t size_ = 0;
+};
+
+/// See Note [Atomic files]. Without commit() nothing happens.
+class AtomicFile {
+ public:
+  explicit AtomicFile(const std::filesystem::path& path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(const void* data, size_t bytes);
+  void write(const std::string& text) { write(text.data(), text.size()); }
+  uint64_t written() const { return written_; }
+  /// Makes what was written the file's content, for good.
+  void commit();
+
+ private:
+  [[noreturn]] void fail_with(const char* doing, int error);
+  std::filesystem::path path_, partial_;
+  int fd_ = -1;
+  uint64_t written_ = 0;
+};
+
+/// The whole text of a file.
+std::string read_text(const std::filesystem::path& path);
+
+}  // namespace grapnel::io

@@ -1,0 +1,114 @@
+#include "grapnel/io/safetensors.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <functional>
+
+#include "grapnel/io/file.h"
+#include "grapnel/io/safetensors_header.h"
+#include "grapnel/ops/factories.h"
+
+namespace grapnel::io {
+
+static_assert(std::endian::native == std::endian::little,
+              "safetensors files are little endian; this machine needs swapping");
+
+namespace {
+
+constexpr std::pair<DType, const char*> types[] = {{kBool, "BOOL"},   {kUInt8, "U8"},    {kInt32, "I32"},
+                                                   {kInt64, "I64"},   {kFloat16, "F16"}, {kBFloat16, "BF16"},
+                                                   {kFloat32, "F32"}, {kFloat64, "F64"}};
+
+const char* name_of(DType dtype) {
+  return std::ranges::find(types, dtype, &std::pair<DType, const char*>::first)->second;
+}
+
+DType type_of(const SafetensorsEntry& e, const std::string& source) {
+  for (const auto& [dtype, name] : types)
+    if (e.dtype == name) return dtype;
+  fail(source, ": the tensor '", e.name, "' holds ", e.dtype,
+       ", which Grapnel has no type for.\nConvert it where the file is made, e.g. to F32 or I64.");
+}
+
+using ReadAt = std::function<void(uint64_t offset, void* out, size_t bytes)>;
+
+Safetensors read(uint64_t size, const std::string& source, const ReadAt& read_at) {
+  check(size >= 8, source, ": is no safetensors file: it has ", size,
+        " bytes, and the length of the header alone takes 8.");
+  uint64_t header_bytes;
+  read_at(0, &header_bytes, 8);
+  check(header_bytes <= most_header_bytes, source,
+        ": is no safetensors file: its first 8 bytes ask for a header of ", header_bytes, " bytes; ",
+        most_header_bytes, " are the limit.");
+  check(header_bytes <= size - 8, source, ": the header should have ", header_bytes, " bytes, but only ",
+        size - 8, " are left in the file.\nIt was cut off, or it is no safetensors file.");
+  std::string text(header_bytes, '\0');
+  read_at(8, text.data(), text.size());
+  SafetensorsHeader header = parse_safetensors_header(text, size - 8 - header_bytes, source);
+
+  Safetensors out;
+  for (const SafetensorsEntry& e : header.entries) {
+    const Tensor t = empty(e.shape, type_of(e, source));
+    read_at(8 + header_bytes + e.begin, t.data_ptr(), e.end - e.begin);
+    // Any byte may stand there, but a bool that is neither 0 nor 1 is none.
+    if (t.dtype() == kBool)
+      std::ranges::for_each(static_cast<uint8_t*>(t.data_ptr()),
+                            static_cast<uint8_t*>(t.data_ptr()) + t.numel(), [](uint8_t& b) { b = b != 0; });
+    out.tensors.insert(e.name, t);
+  }
+  out.metadata = std::move(header.metadata);
+  return out;
+}
+
+}  // namespace
+
+Safetensors load_safetensors(const std::filesystem::path& path) {
+  const InputFile file(path);
+  return read(file.size(), path.string(),
+              [&](uint64_t offset, void* out, size_t bytes) { file.read_at(offset, out, bytes); });
+}
+
+Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& source) {
+  return read(bytes.size(), source, [&](uint64_t offset, void* out, size_t count) {
+    if (count > 0) std::memcpy(out, bytes.data() + offset, count);
+  });
+}
+
+void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
+                      const TextMap& metadata) {
+  SafetensorsHeader header{.entries = {}, .metadata = metadata};
+  std::vector<std::pair<SafetensorsEntry*, Tensor>> order;
+  header.entries.reserve(tensors.size());
+  for (const auto& item : tensors) {
+    check(item->defined(), path.string(), ": the tensor '", item.key(),
+          "' is undefined and cannot be saved.");
+    check(item.key() != "__metadata__", path.string(),
+          ": a tensor cannot be called __metadata__, which the format uses itself.");
+    header.entries.push_back(
+        {.name = item.key(), .dtype = name_of(item->dtype()), .shape = item->shape().vec()});
+    order.emplace_back(&header.entries.back(), item->detach().contiguous());
+  }
+  // Wide types first, so that every tensor is aligned to its elements for readers that map the file.
+  std::ranges::stable_sort(order, std::greater(),
+                           [](const auto& pair) { return pair.second.element_size(); });
+  uint64_t at = 0;
+  for (auto& [entry, tensor] : order) {
+    entry->begin = at;
+    entry->end = at += static_cast<uint64_t>(tensor.nbytes());
+  }
+  std::string text = write_safetensors_header(header);
+  text.append(-text.size() % 8, ' ');
+  check(text.size() <= most_header_bytes, path.string(), ": the names and metadata take ", text.size(),
+        " bytes; the format allows ", most_header_bytes, ".");
+  const uint64_t header_bytes = text.size();
+
+  AtomicFile file(path);
+  file.write(&header_bytes, sizeof header_bytes);
+  file.write(text);
+  for (const auto& [entry, tensor] : order)
+    file.write(tensor.data_ptr(), static_cast<size_t>(tensor.nbytes()));
+  file.commit();
+}
+
+}  // namespace grapnel::io

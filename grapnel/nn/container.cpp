@@ -1,0 +1,77 @@
+#include "grapnel/nn/container.h"
+
+namespace grapnel::nn {
+
+// --- ModuleList ---------------------------------------------------------------------------------------------------------------
+
+void ModuleListImpl::push_back(Pointer module) {
+  modules_.push_back(register_module(std::to_string(modules_.size()), std::move(module)));
+}
+
+void ModuleListImpl::insert(size_t index, Pointer module) {
+  check(index <= modules_.size(), "ModuleList: place ", index, " was asked for, but there are ",
+        modules_.size(), " modules.");
+  check(module != nullptr, "ModuleList: the module to insert is empty.");
+  std::vector<Pointer> later(modules_.begin() + static_cast<ptrdiff_t>(index), modules_.end());
+  for (size_t i = index; i < modules_.size(); ++i) children_.erase(std::to_string(i));
+  modules_.resize(index);
+  push_back(std::move(module));
+  for (Pointer& m : later) push_back(std::move(m));
+}
+
+const ModuleListImpl::Pointer& ModuleListImpl::ptr(size_t index) const {
+  check(index < modules_.size(), "ModuleList: module ", index, " was asked for, but there are ",
+        modules_.size(), ".");
+  return modules_[index];
+}
+
+std::shared_ptr<Module> ModuleListImpl::clone() const {
+  auto copy = std::make_shared<ModuleListImpl>(*this);
+  copy->clone_(*this);
+  return copy;
+}
+
+void ModuleListImpl::clone_(const Module& other) {
+  const auto& original = dynamic_cast<const ModuleListImpl&>(other);
+  Module::operator=(other);
+  children_.clear();
+  modules_.clear();
+  for (const Pointer& m : original.modules_)
+    modules_.push_back(children_.insert(std::to_string(modules_.size()), m->clone()));
+}
+
+// --- ModuleDict ---------------------------------------------------------------------------------------------------------------
+
+void ModuleDictImpl::update(const ModuleDictImpl& other) {
+  for (const auto& item : other.children_) {
+    if (contains(item.key())) replace_module(item.key(), item.value());
+    else insert(item.key(), item.value());
+  }
+}
+
+ModuleDictImpl::Pointer ModuleDictImpl::pop(const std::string& key) {
+  Pointer out = ptr(key);
+  unregister_module(key);
+  return out;
+}
+
+const ModuleDictImpl::Pointer& ModuleDictImpl::ptr(const std::string& key) const {
+  const Pointer* found = children_.find(key);
+  check(found != nullptr, "ModuleDict: there is no module '", key, "'.");
+  return *found;
+}
+
+std::shared_ptr<Module> ModuleDictImpl::clone() const {
+  auto copy = std::make_shared<ModuleDictImpl>(*this);
+  copy->clone_(*this);
+  return copy;
+}
+
+void ModuleDictImpl::clone_(const Module& other) {
+  const auto& original = dynamic_cast<const ModuleDictImpl&>(other);
+  Module::operator=(other);
+  children_.clear();
+  for (const auto& item : original.children_) children_.insert(item.key(), item.value()->clone());
+}
+
+}  // namespace grapnel::nn

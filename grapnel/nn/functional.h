@@ -1,0 +1,40 @@
+/// Functions behind layers that are made of several ops. What is one op (conv2d, layer_norm, cross_entropy) is in ops/functions.h.
+#pragma once
+
+#include <optional>
+
+#include "grapnel/ops/functions.h"
+
+namespace grapnel::nn::functional {
+
+Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = {}, const Tensor& bias = {},
+                  double eps = 1e-5);
+/// Without eps, the spacing of x's type at 1.
+Tensor rms_norm(const Tensor& x, IntArrayRef normalized_shape, const Tensor& weight = {},
+                std::optional<double> eps = {});
+
+/// x [batch, channels, length]
+Tensor max_pool1d(const Tensor& x, int64_t kernel_size, std::optional<int64_t> stride = {},
+                  int64_t padding = 0, int64_t dilation = 1, bool ceil_mode = false);
+Tensor avg_pool1d(const Tensor& x, int64_t kernel_size, std::optional<int64_t> stride = {},
+                  int64_t padding = 0, bool ceil_mode = false, bool count_include_pad = true);
+/// Pools the last dimensions to `output_size`, one number per dimension; -1 keeps a dimension.
+Tensor adaptive_avg_pool(const Tensor& x, IntArrayRef output_size);
+Tensor adaptive_max_pool(const Tensor& x, IntArrayRef output_size);
+
+/// What a loss per element becomes.
+Tensor reduced(const Tensor& loss, Reduce reduction);
+/// Logarithms are cut off at -100, so that a certain wrong answer has a finite loss.
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight = {},
+                            Reduce reduction = Reduce::mean);
+/// Square within `beta` of the target, straight beyond; divided by beta.
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduce reduction = Reduce::mean,
+                      double beta = 1);
+/// Square within `delta` of the target, straight beyond.
+Tensor huber_loss(const Tensor& x, const Tensor& target, Reduce reduction = Reduce::mean, double delta = 1);
+/// target * (log(target) - x), with x the logarithm of a probability. `batch_mean` divides the sum by the first size.
+enum class KLReduce : uint8_t { none, mean, sum, batch_mean };
+Tensor kl_div(const Tensor& x, const Tensor& target, KLReduce reduction = KLReduce::mean,
+              bool log_target = false);
+
+}  // namespace grapnel::nn::functional

@@ -1,0 +1,25 @@
+#include "grapnel/optim/lion.h"
+
+#include "grapnel/ops/factories.h"
+#include "grapnel/ops/functions.h"
+
+namespace grapnel::optim {
+
+void LionOptions::validate() const {
+  const auto [beta1, beta2] = betas();
+  check(lr() >= 0, "Lion: the learning rate must not be negative, got ", lr(), ".");
+  check(beta1 >= 0 && beta1 <= 1 && beta2 >= 0 && beta2 <= 1,
+        "Lion: both betas must be between 0 and 1, got ", beta1, " and ", beta2, ".");
+  check(weight_decay() >= 0, "Lion: weight_decay must not be negative, got ", weight_decay(), ".");
+}
+
+void Lion::update(const Tensor& param, const Tensor& grad, const LionOptions& o, LionParamState& state) {
+  const auto [beta1, beta2] = o.betas();
+  if (!state.exp_avg.defined()) state.exp_avg = zeros_like(param);
+  const Tensor d = o.maximize() ? -grad : grad;
+  if (o.weight_decay() != 0) param.mul_(1 - o.lr() * o.weight_decay());
+  param.add_(state.exp_avg.lerp(d, 1 - beta1).sign_(), -o.lr());
+  state.exp_avg.lerp_(d, 1 - beta2);
+}
+
+}  // namespace grapnel::optim

@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Records what PyTorch computes, for tests that compare with it without having it.
+
+    python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch==2.13.0 safetensors numpy
+    /tmp/torch/bin/python tools/record_torch.py
+
+Writes tests/nn/torch_layers.safetensors (layers: parameters, inputs, outputs and gradients),
+tests/optim/torch_optim.safetensors (optimisers and schedules: every step), and tests/io/*.safetensors
+(files as Python writes them). All numbers are f64, so that a comparison sees formulas and not rounding.
+"""
+import pathlib
+
+import torch
+from safetensors.torch import save_file
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+torch.set_default_dtype(torch.float64)
+
+
+class Layers:
+    """Cases named `name/...`: p.* parameters and buffers before the call, in.N, out.N, g.N the gradients
+    given to the outputs, gp.* and gin.N the gradients that come back, b.* buffers after the call."""
+
+    def __init__(self):
+        self.table = {}
+
+    def add(self, name, module, *inputs, call=None, train=True, constant=()):
+        torch.manual_seed(len(self.table))
+        module.train(train)
+        for p in module.parameters():
+            with torch.no_grad():
+                p.copy_(torch.randn_like(p) * 0.5)
+        put = lambda key, value: self.table.__setitem__(f"{name}/{key}", value.detach().clone().contiguous())
+        for key, value in module.state_dict().items():
+            put(f"p.{key}", value)
+        inputs = [x.clone().requires_grad_() if x.is_floating_point() and i not in constant else x for i, x in enumerate(inputs)]
+        for i, x in enumerate(inputs):
+            put(f"in.{i}", x)
+        out = call(module, *inputs) if call else module(*inputs)
+        outs = []
+
+        def walk(value):
+            if isinstance(value, torch.Tensor):
+                outs.append(value)
+            elif value is not None:
+                for v in value:
+                    walk(v)
+
+        walk(out)
+        loss = 0
+        for i, y in enumerate(outs):
+            g = torch.randn_like(y)
+            put(f"out.{i}", y)
+            put(f"g.{i}", g)
+            loss = loss + (y * g).sum()
+        loss.backward()
+        for key, p in module.named_parameters():
+            if p.grad is not None:
+                put(f"gp.{key}", p.grad)
+        for i, x in enumerate(inputs):
+            if x.requires_grad:
+                put(f"gin.{i}", x.grad)
+        for key, value in module.named_buffers():
+            put(f"b.{key}", value)
+
+
+def layers():
+    t, nn = Layers(), torch.nn
+    torch.manual_seed(1)
+    x = lambda *shape: torch.randn(*shape)
+
+    t.add("linear", nn.Linear(4, 3), x(5, 4))
+    t.add("conv1d", nn.Conv1d(3, 4, 3, stride=2, padding=1), x(2, 3, 9))
+    t.add("conv2d", nn.Conv2d(3, 8, 3, stride=2), x(2, 3, 7, 6))
+    t.add("conv2d_groups", nn.Conv2d(4, 6, (3, 2), padding=(1, 0), dilation=(1, 2), groups=2, bias=False), x(2, 4, 5, 6))
+    t.add("conv2d_same", nn.Conv2d(2, 3, (4, 3), padding="same"), x(2, 2, 5, 6))
+    for mode in "reflect", "replicate", "circular":
+        t.add(f"conv2d_{mode}", nn.Conv2d(2, 3, 3, padding=(2, 1), padding_mode=mode), x(1, 2, 5, 4))
+    t.add("conv1d_unbatched", nn.Conv1d(2, 3, 2), x(2, 5))
+    t.add("batch_norm1d", nn.BatchNorm1d(3), x(6, 3))
+    t.add("batch_norm1d_length", nn.BatchNorm1d(3, eps=1e-3, momentum=0.3), x(4, 3, 5))
+    t.add("batch_norm2d", nn.BatchNorm2d(3), x(3, 3, 4, 2))
+    t.add("batch_norm2d_eval", nn.BatchNorm2d(3), x(3, 3, 4, 2), train=False)
+    t.add("batch_norm2d_cumulative", nn.BatchNorm2d(2, momentum=None), x(3, 2, 4, 2))
+    t.add("batch_norm2d_plain", nn.BatchNorm2d(2, affine=False, track_running_stats=False), x(3, 2, 4, 2), train=False)
+    t.add("layer_norm", nn.LayerNorm([3, 4]), x(2, 3, 4))
+    t.add("group_norm", nn.GroupNorm(2, 4), x(2, 4, 3, 3))
+    t.add("rms_norm", nn.RMSNorm([4]), x(3, 4))
+    t.add("rms_norm_eps", nn.RMSNorm([2, 3], eps=0.1), x(3, 2, 3))
+    t.add("embedding", nn.Embedding(6, 3, padding_idx=-2), torch.tensor([[0, 4, 1], [5, 1, 0]]))
+    t.add("prelu", nn.PReLU(3), x(2, 3, 4))
+    t.add("glu", nn.GLU(1), x(2, 4, 3))
+    for name, module in {"relu": nn.ReLU(), "relu6": nn.ReLU6(), "leaky_relu": nn.LeakyReLU(0.2), "elu": nn.ELU(0.7),
+                         "selu": nn.SELU(), "silu": nn.SiLU(), "mish": nn.Mish(), "softplus": nn.Softplus(2, 3),
+                         "log_sigmoid": nn.LogSigmoid(), "softsign": nn.Softsign(), "hardtanh": nn.Hardtanh(-0.5, 0.8),
+                         "gelu": nn.GELU(), "gelu_tanh": nn.GELU("tanh"), "tanh": nn.Tanh(), "sigmoid": nn.Sigmoid(),
+                         "softmax": nn.Softmax(1), "log_softmax": nn.LogSoftmax(-1)}.items():
+        t.add(name, module, 3 * x(2, 5))
+    t.add("max_pool1d", nn.MaxPool1d(3, 2, 1), x(2, 3, 8))
+    t.add("max_pool2d", nn.MaxPool2d((2, 3), ceil_mode=True), x(2, 2, 5, 7))
+    t.add("avg_pool1d", nn.AvgPool1d(3, 2, 1, count_include_pad=False), x(2, 3, 8))
+    t.add("avg_pool2d", nn.AvgPool2d(2), x(2, 2, 5, 6))
+    t.add("adaptive_avg_pool1d", nn.AdaptiveAvgPool1d(4), x(2, 3, 10))
+    t.add("adaptive_avg_pool2d", nn.AdaptiveAvgPool2d((3, 1)), x(2, 2, 7, 6))
+    t.add("adaptive_avg_pool2d_uneven", nn.AdaptiveAvgPool2d((3, 4)), x(1, 2, 7, 6))
+    t.add("adaptive_max_pool2d", nn.AdaptiveMaxPool2d((2, 3)), x(1, 2, 5, 6))
+
+    p = lambda *shape: torch.rand(*shape) * 0.8 + 0.1
+    target = torch.tensor([1, 0, 3, 2])
+    t.add("cross_entropy", nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 0.5, 1.5]), label_smoothing=0.1), x(4, 4), target)
+    t.add("nll", nn.NLLLoss(ignore_index=0, reduction="sum"), x(4, 4), target)
+    t.add("bce", nn.BCELoss(), p(3, 2), p(3, 2), constant=[1])
+    t.add("bce_logits", nn.BCEWithLogitsLoss(pos_weight=torch.tensor([2.0, 0.5])), x(3, 2), p(3, 2))
+    t.add("mse", nn.MSELoss(), x(3, 2), x(3, 2))
+    t.add("l1", nn.L1Loss(reduction="none"), x(3, 2), x(3, 2))
+    t.add("smooth_l1", nn.SmoothL1Loss(beta=0.7), x(3, 4), x(3, 4))
+    t.add("huber", nn.HuberLoss(delta=0.6), x(3, 4), x(3, 4))
+    t.add("kl_div", nn.KLDivLoss(reduction="batchmean"), x(3, 4), p(3, 4))
+    t.add("kl_div_log", nn.KLDivLoss(reduction="mean", log_target=True), x(3, 4), x(3, 4))
+
+    t.add("attention", nn.MultiheadAttention(6, 2), x(4, 2, 6), call=lambda m, q: m(q, q, q))
+    t.add("attention_cross", nn.MultiheadAttention(6, 3, kdim=4, vdim=5, add_bias_kv=True, add_zero_attn=True, batch_first=True),
+          x(2, 3, 6), x(2, 4, 4), x(2, 4, 5), call=lambda m, q, k, v: m(q, k, v, average_attn_weights=False))
+    keep = torch.tensor([[False, False, True, False], [False, True, False, False]])
+    causal = torch.triu(torch.ones(3, 4, dtype=torch.bool), 2)
+    t.add("attention_masks", nn.MultiheadAttention(4, 2), x(3, 2, 4), x(4, 2, 4), x(4, 2, 4), keep, causal,
+          call=lambda m, q, k, v, pad, mask: m(q, k, v, key_padding_mask=pad, attn_mask=mask))
+    t.add("attention_unbatched", nn.MultiheadAttention(4, 2, bias=False), x(3, 4), call=lambda m, q: m(q, q, q, need_weights=False))
+    t.add("encoder", nn.TransformerEncoderLayer(6, 2, 8, dropout=0.0), x(4, 2, 6))
+    t.add("encoder_first", nn.TransformerEncoderLayer(6, 2, 8, dropout=0.0, activation="gelu", batch_first=True, norm_first=True), x(2, 4, 6))
+    t.add("decoder", nn.TransformerDecoderLayer(6, 2, 8, dropout=0.0), x(4, 2, 6), x(3, 2, 6),
+          call=lambda m, tgt, mem: m(tgt, mem, tgt_mask=torch.triu(torch.ones(4, 4, dtype=torch.bool), 1)))
+    t.add("lstm", nn.LSTM(3, 4), x(5, 2, 3))
+    t.add("lstm_deep", nn.LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True), x(2, 5, 3), x(4, 2, 4), x(4, 2, 4),
+          call=lambda m, a, h, c: m(a, (h, c)))
+    t.add("lstm_proj", nn.LSTM(3, 4, num_layers=2, proj_size=2, bias=False), x(3, 2, 3))
+    t.add("gru", nn.GRU(3, 4), x(5, 2, 3))
+    t.add("gru_deep", nn.GRU(3, 4, num_layers=2, bidirectional=True), x(4, 2, 3), x(4, 2, 4))
+    t.add("gru_unbatched", nn.GRU(3, 4), x(4, 3), x(1, 4))
+    return t.table
+
+
+def optimisers():
+    """Cases named `name/...`: start [n], grads [steps, n], params [steps, n] after each step."""
+    table, o = {}, torch.optim
+
+    def add(name, make, steps=8, maximise=False):
+        torch.manual_seed(5)
+        p = torch.nn.Parameter(torch.randn(4))
+        grads, after = torch.randn(steps, 4), []
+        grads[3, 1] = 0
+        table[f"{name}/start"] = p.detach().clone()
+        opt = make([p])
+        for g in grads:
+            p.grad = g.clone()
+            opt.step()
+            after.append(p.detach().clone())
+        table[f"{name}/grads"], table[f"{name}/params"] = grads, torch.stack(after)
+
+    add("sgd", lambda p: o.SGD(p, 0.1))
+    add("sgd_momentum", lambda p: o.SGD(p, 0.1, momentum=0.9, dampening=0.1, weight_decay=0.01))
+    add("sgd_nesterov", lambda p: o.SGD(p, 0.1, momentum=0.9, nesterov=True, maximize=True))
+    add("adam", lambda p: o.Adam(p, 0.1, weight_decay=0.1))
+    add("adam_amsgrad", lambda p: o.Adam(p, 0.1, betas=(0.8, 0.9), amsgrad=True, maximize=True))
+    add("adamw", lambda p: o.AdamW(p, 0.1, amsgrad=True))
+    add("rmsprop", lambda p: o.RMSprop(p, 0.01, weight_decay=0.1))
+    add("rmsprop_centered", lambda p: o.RMSprop(p, 0.01, alpha=0.9, momentum=0.5, centered=True, maximize=True))
+    add("adagrad", lambda p: o.Adagrad(p, 0.1, lr_decay=0.1, weight_decay=0.1, initial_accumulator_value=0.2))
+
+    def lbfgs(name, **options):
+        # Rosenbrock's valley in four dimensions.
+        p = torch.nn.Parameter(torch.tensor([-1.2, 1.0, 0.7, -0.3]))
+        opt, after, losses = o.LBFGS([p], **options), [], []
+
+        def closure():
+            opt.zero_grad()
+            loss = (100 * (p[1:] - p[:-1] ** 2) ** 2 + (1 - p[:-1]) ** 2).sum()
+            loss.backward()
+            return loss
+
+        table[f"{name}/start"] = p.detach().clone()
+        for _ in range(4):
+            losses.append(opt.step(closure).detach())
+            after.append(p.detach().clone())
+        table[f"{name}/params"], table[f"{name}/losses"] = torch.stack(after), torch.stack(losses)
+
+    lbfgs("lbfgs", lr=0.001, max_iter=4)
+    lbfgs("lbfgs_wolfe", line_search_fn="strong_wolfe", max_iter=6, history_size=3)
+
+    def schedule(name, make, steps=12, momentum=False):
+        opt = o.SGD([{"params": [torch.nn.Parameter(torch.zeros(1))]}, {"params": [torch.nn.Parameter(torch.zeros(1))], "lr": 0.02}],
+                    lr=0.1, momentum=0.9)
+        s, rates = make(opt), []
+        for i in range(steps):
+            rates.append([g["lr"] for g in opt.param_groups] + ([opt.param_groups[0]["momentum"]] if momentum else []))
+            opt.step()
+            if i + 1 < steps:
+                s.step()
+        table[f"{name}/rates"] = torch.tensor(rates)
+
+    l = o.lr_scheduler
+    schedule("step_lr", lambda p: l.StepLR(p, 3, 0.5))
+    schedule("multi_step", lambda p: l.MultiStepLR(p, [2, 5, 5], 0.3))
+    schedule("exponential", lambda p: l.ExponentialLR(p, 0.8))
+    schedule("linear", lambda p: l.LinearLR(p, 0.25, 1.0, 4))
+    schedule("constant", lambda p: l.ConstantLR(p, 0.5, 3))
+    schedule("cosine", lambda p: l.CosineAnnealingLR(p, 8, 0.001))
+    schedule("lambda", lambda p: l.LambdaLR(p, lambda e: 1 / (1 + e)))
+    schedule("one_cycle", lambda p: l.OneCycleLR(p, 0.5, 12), momentum=True)
+    schedule("one_cycle_linear", lambda p: l.OneCycleLR(p, 0.5, 12, anneal_strategy="linear", pct_start=0.4, div_factor=10), momentum=True)
+    schedule("sequential", lambda p: l.SequentialLR(p, [l.LinearLR(p, 0.1, 1.0, 3), l.CosineAnnealingLR(p, 9)], [3]))
+
+    def plateau(name, metrics, **options):
+        opt = o.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+        s, rates = l.ReduceLROnPlateau(opt, **options), []
+        for m in metrics:
+            s.step(m)
+            rates.append(opt.param_groups[0]["lr"])
+        table[f"{name}/metrics"], table[f"{name}/rates"] = torch.tensor(metrics), torch.tensor(rates)
+
+    falling = [1.0, 0.9, 0.95, 0.91, 0.9, 0.8, 0.85, 0.8, 0.81, 0.82, 0.83, 0.84, 0.5, 0.5, 0.5, 0.5]
+    plateau("plateau", falling, patience=2, factor=0.5)
+    plateau("plateau_max", [-m for m in falling], mode="max", patience=1, cooldown=2, threshold=0.05, threshold_mode="abs", min_lr=0.02)
+    return table
+
+
+def files():
+    """Files as Python's safetensors package writes them, for the reader."""
+    table = {"bool": torch.tensor([True, False, True]), "u8": torch.tensor([0, 128, 255], dtype=torch.uint8),
+             "i32": torch.tensor([-1, 2], dtype=torch.int32), "i64": torch.tensor([[-1, 2], [3, 1 << 40]]),
+             "f16": torch.tensor([0.5, -2.0], dtype=torch.float16), "bf16": torch.tensor([0.5, -2.0], dtype=torch.bfloat16),
+             "f32": torch.tensor([[0.1, 0.2, 0.3]], dtype=torch.float32), "f64": torch.tensor([0.1, 1e300]),
+             "scalar": torch.tensor(2.5), "empty": torch.zeros(0, 4)}
+    save_file(table, ROOT / "tests/io/from_python.safetensors", {"format": "pt", "note": "tools/record_torch.py"})
+    save_file({"small": torch.zeros(3, dtype=torch.int16)}, ROOT / "tests/io/i16_from_python.safetensors")
+
+
+def main():
+    files()
+    save_file(layers(), ROOT / "tests/nn/torch_layers.safetensors")
+    save_file(optimisers(), ROOT / "tests/optim/torch_optim.safetensors")
+
+
+if __name__ == "__main__":
+    main()
