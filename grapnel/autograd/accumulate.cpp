@@ -7,6 +7,7 @@
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/loop_nest.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel {
 
@@ -100,6 +101,7 @@ void AccumulateGrad::run_post_accumulate_hooks() {
   if (!table || !table->has(HookKind::post_accumulate)) return;
   const HookSnapshot lists = table->snapshot();
   for (const HookEntry& entry : lists->post_accumulate) {
+    if (!entry.hook->opaque()) record::before_user_code();
     {
       base::UserCodeScope user;
       (*static_cast<PostAccumulateGradHook*>(entry.hook.get()))(leaf_);

@@ -96,6 +96,10 @@ class Pass {
 
  private:
   void walk_graph() {
+    struct Walking {
+      Walking() { ++record::walks; }
+      ~Walking() { --record::walks; }
+    } walking;
     seed();
     while (pop_and_visit()) {
     }
@@ -320,7 +324,10 @@ class Pass {
       bool& flag;
       ~Leave() { flag = false; }
     } leave{in_formula};
-    if (node.is_user_code()) return node.apply(grads);
+    if (node.is_user_code()) {
+      record::before_user_code();
+      return node.apply(grads);
+    }
     base::CallSiteScope library(node.site());
     try {
       return node.apply(grads);

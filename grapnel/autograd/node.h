@@ -146,6 +146,7 @@ class CallableNodePreHook final : public NodePreHook {
   void compiled_args(CompiledNodeArgs& args) const override {
     if constexpr (std::is_base_of_v<HookBase, F>) f_.compiled_args(args);
   }
+  bool opaque() const override { return is_opaque<F>; }
 
  private:
   F f_;
@@ -163,6 +164,7 @@ class CallableNodePostHook final : public NodePostHook {
   void compiled_args(CompiledNodeArgs& args) const override {
     if constexpr (std::is_base_of_v<HookBase, F>) f_.compiled_args(args);
   }
+  bool opaque() const override { return is_opaque<F>; }
 
  private:
   F f_;

@@ -5,6 +5,7 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/meta.h"
 #include "grapnel/base/source_site.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel {
 
@@ -107,6 +108,7 @@ Tensor SavedVariable::unpack(const Node& owner) const {
   check(!packed_->storage || packed_->storage->version() == packed_->version, "a tensor that a pack hook returned for a value saved by ", owner.name(),
         " was changed by an in-place operation since.\nPack a copy: clone().");
   Tensor t;
+  record::before_user_code();
   {
     base::UserCodeScope user;
     try {

@@ -4,6 +4,7 @@
 #include "grapnel/autograd/meta.h"
 #include "grapnel/base/source_site.h"
 #include "grapnel/ops/functions.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel::visit {
 
@@ -35,6 +36,7 @@ class WriteGuard {
 
 void run_slot(Node& node, const HookEntries& hooks, uint32_t slot, Tensor& grad, const VisitContext& context) {
   for (const HookEntry& entry : hooks) {
+    if (!entry.hook->opaque()) record::before_user_code();
     const WriteGuard guard(grad);
     const HookContext told{&node, static_cast<int>(slot), context.pass, context.depth, context.create_graph, entry.label.name};
     Tensor result;
@@ -90,6 +92,7 @@ void run_pre_hooks(Node& node, HookTable& table, Grads& grads) {
   if (!table.has(HookKind::node_pre)) return;
   const HookSnapshot lists = table.snapshot();
   for (const HookEntry& entry : lists->pre) {
+    if (!entry.hook->opaque()) record::before_user_code();
     const variable_list argument = to_list(grads);
     SmallVector<WriteGuard, 3> guards;
     for (const Tensor& g : grads) guards.emplace_back(g);
@@ -108,6 +111,7 @@ void run_post_hooks(Node& node, HookTable& table, Grads& grad_inputs, const Grad
   const HookSnapshot lists = table.snapshot();
   const variable_list consumed = to_list(grad_outputs);
   for (const HookEntry& entry : lists->post) {
+    if (!entry.hook->opaque()) record::before_user_code();
     ListHookResult result;
     {
       base::UserCodeScope user;

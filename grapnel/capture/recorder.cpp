@@ -18,6 +18,7 @@ namespace record {
 using namespace capture;
 
 constinit thread_local Recorder* current [[gnu::tls_model("initial-exec")]] = nullptr;
+constinit thread_local int walks [[gnu::tls_model("initial-exec")]] = 0;
 
 void append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out, bool inplace) {
   current->append(op, inputs, attrs, out, inplace);
@@ -28,6 +29,10 @@ void flush(const char* what) {
   if (active()) current->flush_for(what);
 }
 void on_undo(std::function<void()> undo) { current->on_undo(std::move(undo)); }
+void keep_opaque(std::shared_ptr<const void> what) { current->keep_opaque(std::move(what)); }
+void before_user_code() {
+  if (active()) current->before_user_code();
+}
 uint32_t holds(const Storage& storage) { return active() ? current->holds(storage) : 0; }
 
 namespace {
@@ -179,7 +184,9 @@ void Recorder::append(const Op& op, Inputs inputs, const void* attrs, std::span<
   SmallVector<ValueId, 8> ids;
   for (const Tensor* t : inputs) ids.push_back(t->defined() ? value_of(*t) : kNone);
   for (const Tensor& t : out) {
-    if (inplace) {
+    if (!t.defined()) {
+      ids.push_back(kNone);
+    } else if (inplace) {
       ids.push_back(ids[0]);
       mark_written(t, trace_.values[ids[0]].slot);
     } else {

@@ -53,6 +53,10 @@ class Recorder final : public PendingOwner {
   /// Undoes what was recorded since the last flush. `why` is what escaped tensors will say.
   void give_up(const std::string& why) noexcept;
 
+  void keep_opaque(std::shared_ptr<const void> what) { trace_.kept.push_back(std::move(what)); }
+  void before_user_code() {
+    if (!trace_.kept.empty()) flush();
+  }
   void on_undo(std::function<void()> undo) { undo_.push_back(std::move(undo)); }
   uint32_t holds(const Storage& storage) const { return outside_.contains(&storage) ? 1 : 0; }
   const capture::Trace& trace() const { return trace_; }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "grapnel/ops/op.h"
@@ -59,6 +60,7 @@ struct Trace {
   std::vector<int64_t> dims;
   std::vector<uint64_t> numbers;
   std::vector<std::max_align_t> attrs;
+  std::vector<std::shared_ptr<const void>> kept;  ///< what opaque calls need
   std::vector<uint32_t> key;  ///< see Note [Keys] in capture/recorder.h
 
   std::span<const ValueId> inputs_of(const Instruction& c) const { return {ids.data() + c.operands, c.inputs}; }

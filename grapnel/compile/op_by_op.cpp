@@ -29,10 +29,11 @@ void run_call(const Trace& trace, const Instruction& call, Memory& memory) {
   for (const Tensor& t : inputs) pointers.push_back(&t);
   if (call.inplace) outputs.push_back(inputs[0]);
   else
-    for (const ValueId id : trace.outputs_of(call)) outputs.push_back(memory.tensor(id));
+    for (const ValueId id : trace.outputs_of(call)) outputs.push_back(id == kNone ? Tensor() : memory.tensor(id));
   try {
     call.op->run(*call.op, {pointers.data(), pointers.size()}, trace.attrs_of(call), {outputs.data(), outputs.size()});
   } catch (const Error& e) {
+    if (call.op->effect) throw;  // most likely the user's own
     fail(e.what(), "\nThe op was called at ", base::describe({call.site}), ".");
   }
 }
@@ -49,7 +50,8 @@ class OpByOp final : public Executable {
       if (call.op->family == Family::view) continue;
       for (const ValueId id : trace.inputs_of(call))
         if (slot_of(id) != kNone) last_use[slot_of(id)] = i;
-      for (const ValueId id : trace.outputs_of(call)) last_use[slot_of(id)] = i;
+      for (const ValueId id : trace.outputs_of(call))
+        if (slot_of(id) != kNone) last_use[slot_of(id)] = i;
     }
     Memory memory(trace);
     for (uint32_t i = 0; i < trace.calls.size(); ++i) {
@@ -58,7 +60,7 @@ class OpByOp final : public Executable {
       for (const ValueId id : trace.inputs_of(call))
         if (const SlotId s = slot_of(id); s != kNone && last_use[s] == i) memory.release(s);
       for (const ValueId id : trace.outputs_of(call))
-        if (const SlotId s = slot_of(id); last_use[s] == i) memory.release(s);
+        if (const SlotId s = slot_of(id); s != kNone && last_use[s] == i) memory.release(s);
     }
     // What was made but never written (an `empty` that is returned) still gets its memory.
     for (const Slot& s : trace.slots)

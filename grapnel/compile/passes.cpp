@@ -23,9 +23,9 @@ void drop_dead_code(const Trace& trace, std::vector<bool>& skipped) {
   for (size_t i = trace.calls.size(); i-- > 0;) {
     const Instruction& c = trace.calls[i];
     if (skipped[i]) continue;
-    bool keep = c.op->effect;
+    bool keep = c.op->effect || c.op->random;
     if (c.op->family != Family::view)
-      for (const ValueId id : trace.outputs_of(c)) keep |= wanted[trace.values[id].slot];
+      for (const ValueId id : trace.outputs_of(c)) keep |= id != kNone && wanted[trace.values[id].slot];
     if (!keep) {
       skipped[i] = true;
       continue;
@@ -41,7 +41,8 @@ void join_common(const Trace& trace, Simplified& result) {
   std::vector<uint32_t> writes(trace.slots.size());
   for (size_t i = 0; i < trace.calls.size(); ++i)
     if (trace.calls[i].op->family != Family::view)
-      for (const ValueId id : trace.outputs_of(trace.calls[i])) ++writes[trace.values[id].slot];
+      for (const ValueId id : trace.outputs_of(trace.calls[i]))
+        if (id != kNone) ++writes[trace.values[id].slot];
   std::vector<ValueId> same(trace.values.size());
   for (ValueId v = 0; v < same.size(); ++v) same[v] = v;
   std::map<std::vector<uint64_t>, size_t> seen;

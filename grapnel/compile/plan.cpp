@@ -161,7 +161,7 @@ class Planner {
   Building* find_group(const Instruction& c, uint32_t i, bool reduction) {
     const auto last = static_cast<int32_t>(items_.size()) - 1;
     const ValueId space = reduction ? t_.inputs_of(c)[0] : t_.outputs_of(c)[0];
-    for (int32_t g = last; g >= 0 && g > last - kLookBack; --g) {
+    for (int32_t g = last; g > barrier_ && g > last - kLookBack; --g) {
       if (items_[static_cast<size_t>(g)].group < 0) continue;
       Building& b = building_[static_cast<size_t>(items_[static_cast<size_t>(g)].group)];
       if (sequence_.find(b.group.space) != sequence_.find(space)) continue;
@@ -232,7 +232,14 @@ class Planner {
     last_call_ = item;
     for (const ValueId id : t_.inputs_of(c))
       if (is_tensor(id)) note_read(value(id).slot, item);
-    for (const ValueId id : t_.outputs_of(c)) note_write(value(id).slot, item, kNone, -1, Compute::F32);
+    for (const ValueId id : t_.outputs_of(c))
+      if (id != kNone) note_write(value(id).slot, item, kNone, -1, Compute::F32);
+    if (c.op->effect) {
+      // It may look at anything that is visible from outside, and change it.
+      barrier_ = item;
+      for (SlotId s = 0; s < slots_.size(); ++s)
+        if (t_.slots[s].live || t_.slots[s].outside) note_read(s, item);
+    }
   }
 
   void note_read(SlotId slot, int32_t item) {
@@ -370,7 +377,8 @@ class Planner {
       auto touch = [&](uint32_t call) {
         for (const ValueId id : t_.inputs_of(t_.calls[call]))
           if (is_tensor(id)) last[value(id).slot] = static_cast<int32_t>(i);
-        for (const ValueId id : t_.outputs_of(t_.calls[call])) last[value(id).slot] = static_cast<int32_t>(i);
+        for (const ValueId id : t_.outputs_of(t_.calls[call]))
+          if (id != kNone) last[value(id).slot] = static_cast<int32_t>(i);
       };
       if (item.group >= 0) {
         Building& b = building_[static_cast<size_t>(item.group)];
@@ -402,6 +410,7 @@ class Planner {
   std::vector<Item> items_;
   std::vector<Building> building_;
   int32_t last_call_ = -1;
+  int32_t barrier_ = -1;  ///< the last call with effects; nothing moves across it
 };
 
 }  // namespace

@@ -170,6 +170,12 @@ void visit_attrs(const void* attrs, AttrVisitor& visitor) {
 }
 
 template <class D>
+void read_attrs(void* attrs, AttrReader& reader) {
+  auto& self = *new (attrs) typename D::Attrs();
+  D::Attrs::visit(self, [&](std::string_view name, auto& value) { reader.on(name, value); });
+}
+
+template <class D>
 constexpr const SaveMask* saves() {
   if constexpr (requires { D::saves; }) return D::saves;
   else return nullptr;
@@ -190,8 +196,10 @@ constexpr Op make(int index) {
             .run = &run<D>,
             .grad = &grad<D>,
             .visit_attrs = &visit_attrs<D>,
+            .read_attrs = &read_attrs<D>,
             .samples = [] { return Samples(D::samples()); },
             .elementwise = HasScalar<D> || requires { requires D::elementwise; },
+            .random = requires { requires D::random; },
             .effect = requires { requires D::effect; }};
 }
 

@@ -72,6 +72,17 @@ class AttrVisitor {
   virtual void on(std::string_view name, const Shape& value) = 0;
 };
 
+/// Sets the attributes of a call one by one, for graphs that are read from text.
+class AttrReader {
+ public:
+  virtual ~AttrReader() = default;
+  virtual void on(std::string_view name, bool& value) = 0;
+  virtual void on(std::string_view name, int64_t& value) = 0;
+  virtual void on(std::string_view name, double& value) = 0;
+  virtual void on(std::string_view name, DType& value) = 0;
+  virtual void on(std::string_view name, Shape& value) = 0;
+};
+
 /// Pointwise type rules: what the inputs are converted to, and what comes out.
 enum class TypeRule : uint8_t {
   promote,   ///< common type in, the same out
@@ -97,9 +108,11 @@ struct Op {
   void (*run)(const Op&, Inputs, const void* attrs, std::span<Tensor> out);
   Grads (*grad)(const Saved&, const Grads& grad_outputs);
   void (*visit_attrs)(const void* attrs, AttrVisitor&);
+  void (*read_attrs)(void* attrs, AttrReader&);
   Samples (*samples)();
   bool elementwise;         ///< element i of the result depends on element i of the (broadcast) inputs only: pointwise ops and plain copies
-  bool effect;              ///< does more than compute its outputs: never dropped, merged or moved across another effect
+  bool random;              ///< draws numbers: never dropped
+  bool effect;              ///< acts on more than its outputs: never dropped, merged or moved across another effect
 
   SaveMask saves_for(int i) const { return saves ? saves[i] : 0; }
 };

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "grapnel/ops/op.h"
 
@@ -26,6 +27,16 @@ void before_access(const Tensor& t);
 void flush(const char* what);
 /// Runs `undo` if what is being recorded is given up instead of run.
 void on_undo(std::function<void()> undo);
+/// Keeps what a recorded opaque call needs until it has run.
+void keep_opaque(std::shared_ptr<const void> what);
+/// Called before code of the user (a traced hook, an unpack hook, a user's node) is entered: opaque calls recorded before run first, so that
+/// user code runs in eager's order.
+void before_user_code();
+
+/// How many backward passes are being walked on this thread.
+extern constinit thread_local int walks [[gnu::tls_model("initial-exec")]];
+inline bool walking() { return walks > 0; }
+
 /// How many of the storage's owners are the open trace.
 uint32_t holds(const Storage& storage);
 

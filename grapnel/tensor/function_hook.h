@@ -21,6 +21,8 @@ class HookBase {
   /// Called before every compiled pass. A hook that calls `args.declare(...)` here promises that its result depends only
   /// on what it lists; the default declares nothing, and the hook is then called in every pass.
   virtual void compiled_args(CompiledNodeArgs& /*args*/) const {}
+  /// Whether a recording calls the hook when the graph runs instead of entering it.
+  virtual bool opaque() const { return false; }
 };
 
 /// A gradient hook on one tensor: returns the replacement, or an undefined tensor for "unchanged".

@@ -15,6 +15,10 @@
 
 namespace grapnel {
 
+/// Whether a type of callable is never entered by a recording; true for what `opaque` returns.
+template <class F>
+inline constexpr bool is_opaque = false;
+
 class Tensor;
 class Node;
 class TensorHook;

@@ -42,6 +42,7 @@ class CallableTensorHook final : public TensorHook {
   void compiled_args(CompiledNodeArgs& args) const override {
     if constexpr (std::is_base_of_v<HookBase, F>) f_.compiled_args(args);
   }
+  bool opaque() const override { return is_opaque<F>; }
 
  private:
   template <class Call>
@@ -67,6 +68,7 @@ class CallablePostAccumulateHook final : public PostAccumulateGradHook {
                 "a post-accumulate hook gets the leaf, not its gradient, and returns nothing: change leaf.grad() instead");
   explicit CallablePostAccumulateHook(F f) : f_(std::move(f)) {}
   void operator()(const Tensor& leaf) override { std::invoke(f_, leaf); }
+  bool opaque() const override { return is_opaque<F>; }
 
  private:
   F f_;

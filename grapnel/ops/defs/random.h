@@ -9,7 +9,7 @@ namespace grapnel {
 
 /// A fill takes shape and type from its input, whose values it does not look at.
 struct RandomFill : Call<1> {
-  static constexpr bool effect = true;  // a draw is never dropped
+  static constexpr bool random = true;
   template <class Attrs>
   static void infer(Inputs inputs, const Attrs&, Specs& out) {
     out.push_back({inputs[0]->shape(), inputs[0]->dtype()});

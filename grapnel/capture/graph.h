@@ -1,0 +1,76 @@
+/// Graph: a captured computation as a value: printable, readable back, checkable, runnable.
+///
+///     graph(a: f32[8,64], b: f32[64]) {
+///       c = add(a, b) : f32[8,64]
+///       d = sigmoid(c) : f32[8,64]
+///       return d
+///     }
+///
+/// Every name is assigned once and stands for a tensor. What may be done to a graph: instructions whose results nobody uses may be dropped,
+/// equal ones merged and independent ones reordered. What may not: an instruction that writes one of its operands (its name ends in
+/// an underscore), draws random numbers or invokes a function stays, and keeps its order with everything that touches the same memory; views
+/// share memory with what they are views of.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "grapnel/capture/trace.h"
+
+namespace grapnel {
+
+class Graph {
+ public:
+  using Id = uint32_t;
+  struct Value {
+    DType dtype = DType::Float32;
+    Shape sizes;
+    std::optional<Scalar> number;  ///< a plain number, written where it is used
+    Tensor constant;               ///< a tensor from outside that the graph refers to
+    bool fresh = false;            ///< memory that an instruction fills by writing to it
+  };
+  struct Instruction {
+    const Op* op = nullptr;
+    std::vector<std::max_align_t> attrs;
+    std::vector<Id> inputs, outputs;  ///< kNone: absent
+    bool inplace = false;
+    const void* site = nullptr;
+  };
+
+  /// The text above. With `sources`, every line ends in where it was recorded.
+  std::string str(bool sources = false) const;
+  /// The graph that `str` printed. Constants come back as zeros. Throws on anything it does not understand, with the line.
+  static Graph parse(std::string_view text);
+  /// A picture in the DOT language; `dot -Tsvg` draws it.
+  std::string dot() const;
+  /// Throws InternalError unless every name is assigned once and before its use, and shapes and types follow from the ops.
+  void verify() const;
+  /// Computes the outputs for other inputs of the same types. Ops run one by one and are differentiable like any others.
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs) const;
+
+  const std::vector<Value>& values() const { return values_; }
+  const std::vector<Instruction>& instructions() const { return instructions_; }
+  const std::vector<Id>& inputs() const { return inputs_; }
+  const std::vector<Id>& outputs() const { return outputs_; }
+  /// How often an op occurs.
+  int64_t count(std::string_view op) const;
+  std::string name_of(Id id) const;
+
+  /// The graph of a closed trace whose arguments and results are the given values.
+  static Graph from_trace(const capture::Trace& trace, const std::vector<capture::ValueId>& inputs, const std::vector<capture::ValueId>& outputs);
+
+ private:
+  friend class GraphParser;
+  std::vector<Value> values_;
+  std::vector<Instruction> instructions_;
+  std::vector<Id> inputs_, outputs_;
+  std::vector<std::shared_ptr<const void>> kept_;
+};
+std::ostream& operator<<(std::ostream& out, const Graph& graph);
+
+/// Finds the op that is called `name` in graphs; null when there is none.
+const Op* find_op(std::string_view name);
+
+}  // namespace grapnel

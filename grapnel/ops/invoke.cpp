@@ -1,0 +1,130 @@
+#include "grapnel/ops/invoke.h"
+
+#include "grapnel/ops/loop_nest.h"
+#include "grapnel/ops/op_site.h"
+#include "grapnel/ops/op_table.h"
+#include "grapnel/ops/record.h"
+#include "grapnel/ops/tape.h"
+
+namespace grapnel {
+
+namespace {
+
+struct InvokeCall {
+  invoke_detail::Body body;
+  /// Arguments that exist already are handed over themselves: a leaf comes with its grad().
+  variable_list given;
+};
+
+void check_like(const Tensor& want, const Tensor& got) {
+  if (!got.defined()) return;
+  if (!(got.shape() == want.shape())) fail("invoke: size mismatch: the function returned ", got.shape(), " for an argument of ", want.shape(), ".");
+  if (got.dtype() != want.dtype()) fail("invoke: dtype mismatch: the function returned ", got.dtype(), " for an argument of ", want.dtype(), ".");
+  for (int i = 0; i < want.shape().size(); ++i)
+    if (want.shape()[i] > 1 && got.impl().strides[i] != want.impl().strides[i])
+      fail("invoke: stride mismatch: the function returned strides ", got.impl().strides, " for an argument of strides ", want.impl().strides, ".");
+}
+
+/// A call of a function that is not recorded op by op.
+struct Invoke : Call<-1> {
+  static constexpr std::string_view name = "invoke";
+  static constexpr bool effect = true;
+  struct Attrs {
+    const InvokeCall* call = nullptr;  ///< kept alive by the trace
+    static void visit(auto&, auto&&) {}
+  };
+  static void infer(Inputs, const Attrs&, Specs&) {}
+  static void run(Inputs inputs, const Attrs& attrs, std::span<Tensor> out) {
+    variable_list arguments;
+    for (size_t i = 0; i < inputs.size(); ++i) arguments.push_back(attrs.call->given[i].defined() ? attrs.call->given[i] : *inputs[i]);
+    const bool recording = GradMode::is_enabled();
+    GradMode::set_enabled(false);
+    variable_list results;
+    try {
+      results = attrs.call->body(arguments);
+    } catch (...) {
+      GradMode::set_enabled(recording);
+      throw;
+    }
+    GradMode::set_enabled(recording);
+    if (!results.empty() && !out.empty())
+      check(results.size() == out.size(), "invoke: the function returned ", results.size(), " tensors, expected ", out.size(), ".");
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (!out[i].defined()) continue;
+      const Tensor& result = i < results.size() && results[i].defined() ? results[i] : arguments[i];
+      check_like(arguments[i], result);
+      copy_elements(out[i], result);
+    }
+  }
+  static Grads grad(const Saved&, const Grads&) {
+    fail("invoke: the gradient of an invoked function was asked for, and it has none.\n"
+         "Register the function as an ordinary hook, or detach() its result.");
+  }
+  static Samples samples() { return {}; }
+};
+
+bool any_tracks(const variable_list& tensors) {
+  for (const Tensor& t : tensors)
+    if (t.defined() && tape::tracks(t)) return true;
+  return false;
+}
+
+Tensor pending_like(const Tensor& t) {
+  if (!t.defined()) return Tensor();
+  Tensor out = record::pending_empty(t.shape(), t.dtype());
+  // Dense layouts other than row-major need the same memory, walked in another order.
+  int64_t reach = 1;
+  for (int i = 0; i < t.shape().size(); ++i) reach += (t.shape()[i] - 1) * t.impl().strides[i];
+  if (t.numel() > 0 && reach == t.numel()) out.impl().strides = t.impl().strides;
+  return out;
+}
+
+}  // namespace
+
+namespace invoke_detail {
+
+variable_list call(Kind kind, Body body, const variable_list& inputs, size_t outputs) {
+  GRAPNEL_CALL_SITE;
+  variable_list results;
+  const bool deferred = record::active() && (kind == Kind::opaque || !record::walking());
+  if (deferred) {
+    auto kept = std::make_shared<InvokeCall>(InvokeCall{std::move(body), {}});
+    SmallVector<const Tensor*, 4> pointers;
+    for (const Tensor& t : inputs) {
+      kept->given.push_back(t.defined() && !t.impl().storage->pending() ? t : Tensor());
+      pointers.push_back(&t);
+    }
+    for (size_t i = 0; i < outputs; ++i) results.push_back(pending_like(inputs[i]));
+    const Invoke::Attrs attrs{kept.get()};
+    record::append(op_of<Invoke>, {pointers.data(), pointers.size()}, &attrs, results, /*inplace=*/false);
+    record::keep_opaque(std::move(kept));
+  } else {
+    const bool recording = GradMode::is_enabled();
+    GradMode::set_enabled(false);
+    try {
+      const base::UserCodeScope user;
+      results = body(inputs);
+    } catch (...) {
+      GradMode::set_enabled(recording);
+      throw;
+    }
+    GradMode::set_enabled(recording);
+    if (results.empty()) results.resize(outputs);
+    for (size_t i = 0; i < results.size() && i < inputs.size(); ++i)
+      if (inputs[i].defined()) check_like(inputs[i], results[i]);
+  }
+  if (GradMode::is_enabled() && any_tracks(inputs)) {
+    // The results get a node, so that asking for a gradient through them says why there is none.
+    SmallVector<const Tensor*, 4> pointers;
+    for (const Tensor& t : inputs) pointers.push_back(&t);
+    const Invoke::Attrs attrs{};
+    variable_list named;
+    for (Tensor& t : results)
+      if (t.defined()) named.push_back(t = t.detach());
+    if (!named.empty()) tape::record(op_of<Invoke>, {pointers.data(), pointers.size()}, &attrs, named);
+  }
+  return results;
+}
+
+}  // namespace invoke_detail
+}  // namespace grapnel
