@@ -12,6 +12,7 @@ struct PassOptions {
   bool dead_code = true;
   bool common_subexpressions = true;
   bool fusion = true;
+  bool background_kernels = true;  ///< start interpreted and switch to machine code when it is there
 };
 PassOptions& pass_options();
 

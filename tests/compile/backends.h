@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "grapnel/compile/passes.h"
 #include "grapnel/grapnel.h"
 
 namespace grapnel {
@@ -15,6 +16,7 @@ void on_each_backend(Fn&& fn, CompileOptions options = {}) {
   for (Backend backend : kBackends) {
     CAPTURE(name(backend));
     reset_compile_cache();
+    compile_detail::pass_options().background_kernels = false;
     options.backend = backend;
     fn(options);
   }

@@ -47,15 +47,24 @@ TEST_CASE("tracing computes nothing and changes nothing") {
 TEST_CASE("every op: its graph reads back to the same text and runs to the same bits") {
   for_each_sample([](const Op& op, const Sample& sample) {
     if (op.random) return;  // changes its argument in place
+    // Numbers and absent inputs are no arguments of a graph.
+    std::vector<Tensor> arguments;
+    auto is_argument = [](const Tensor& t) { return t.defined() && !t.impl().wrapped_number; };
+    for (const Tensor& t : sample.inputs)
+      if (is_argument(t)) arguments.push_back(t);
     const Graph g = trace([&](const std::vector<Tensor>& x) {
-      const Outputs out = run_op(op, x, sample.attrs.get());
+      std::vector<Tensor> all = sample.inputs;
+      size_t next = 0;
+      for (Tensor& t : all)
+        if (is_argument(t)) t = x[next++];
+      const Outputs out = run_op(op, all, sample.attrs.get());
       return std::vector<Tensor>(out.begin(), out.end());
-    }, sample.inputs);
+    }, arguments);
     g.verify();
     const Graph again = Graph::parse(g.str());
     CHECK(again.str() == g.str());
     const Outputs want = run_op(op, sample);
-    const std::vector<Tensor> first = g.run(sample.inputs), second = again.run(sample.inputs);
+    const std::vector<Tensor> first = g.run(arguments), second = again.run(arguments);
     for (size_t i = 0; i < want.size(); ++i) {
       CHECK(same_bits(first[i], want[i]));
       CHECK(same_bits(second[i], want[i]));

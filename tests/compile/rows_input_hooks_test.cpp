@@ -105,7 +105,7 @@ TEST_CASE("compiled.7 a handle stored in an object that was passed in") {
 TEST_CASE("compiled.8 a named hook is like any other") {
   expect_gradient({.F = 0}, {2, 4, 6}, [](Setup& s) {
     auto twice = [](const Tensor& g) { return g * 2.0; };
-    s.v.register_hook(twice, {.name = "twice"});
+    s.v.register_hook(twice, HookOptions("twice"));
     return s.v;
   });
 }

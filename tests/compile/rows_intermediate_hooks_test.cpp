@@ -288,7 +288,7 @@ TEST_CASE("compiled.38 equal traces of different modules share one graph") {
     int64_t graphs = 0;
     for (int i = 0; i < 10; ++i) {
       nn::Linear layer(16, 16);
-      layer->register_forward_pre_hook([i](nn::Module&, const std::vector<Tensor>& in) { return std::vector<Tensor>{in[0] + 1}; });
+      layer->register_forward_pre_hook([](nn::Module&, const nn::Args& in) { return in[0].toTensor() + 1; });
       auto f = compile([&](Tensor t) { return layer(t); }, options);
       NoGradGuard off;
       want = layer(want);
@@ -306,7 +306,7 @@ TEST_CASE("compiled.39 a hook that is registered later takes effect") {
     auto f = compile([&](Tensor t) { return layer(t); }, options);
     const Tensor x = ones({2, 16});
     f(x);
-    layer->register_forward_hook([](nn::Module&, const std::vector<Tensor>&, const Tensor& out) { return out * 2; });
+    layer->register_forward_hook([](nn::Module&, const nn::Args&, const Tensor& out) { return out * 2; });
     CHECK(same_bits(f(x).detach(), layer(x).detach()));
     CHECK(f.stats().graphs == 2);
   });
