@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "grapnel/base/cpu.h"
+#include "grapnel/base/error.h"
 #include "grapnel/codegen/jit.h"
 #include "tests/codegen/programs.h"
 

@@ -12,7 +12,7 @@ namespace {
 using Step = BlockProgram::Step;
 
 /// Formulas longer than this are not repeated in every kernel: it calls the eager kernel on what it has in registers.
-constexpr int kLongFormula = 100;
+constexpr int kLongFormula = 60;
 /// Vectors of the widest type that are worked on side by side.
 constexpr unsigned kInterleaved = 4;
 
