@@ -11,10 +11,26 @@ namespace {
 
 using Step = BlockProgram::Step;
 
-/// Formulas longer than this are not repeated in every kernel: it calls the eager kernel on what it has in registers.
-constexpr int kLongFormula = 60;
-/// Vectors of the widest type that are worked on side by side.
-constexpr unsigned kInterleaved = 4;
+/// What suits a class of processors.
+struct Tuning {
+  unsigned bits;         ///< width of a vector
+  unsigned interleaved;  ///< vectors of the widest type that are worked on side by side
+  int long_formula;  ///< longer ones are not emitted: the kernel calls the eager kernel on what it has in registers
+  bool can_round;
+};
+// With sixteen registers the quick register allocator keeps long formulas in memory, and the eager kernels are faster.
+Tuning tuning(base::Isa isa) {
+  switch (isa) {
+    case base::Isa::avx512: return {512, 4, 60, true};
+    case base::Isa::avx2: return {256, 8, 12, true};
+    case base::Isa::baseline: break;
+  }
+#if defined(__x86_64__)
+  return {128, 8, 12, false};
+#else
+  return {128, 4, 60, true};
+#endif
+}
 
 Type type_of(Compute c) { return c == Compute::F32 ? Type::f32 : c == Compute::F64 ? Type::f64 : Type::i64; }
 
@@ -22,9 +38,10 @@ class KernelBuilder {
  public:
   KernelBuilder(const ProgramView& program, base::Isa isa, llvm::Module& module)
       : p_(program),
+        tuning_(tuning(isa)),
         module_(module),
         b_(module.getContext()),
-        emitter_(b_, shape(isa)),
+        emitter_(b_, shape()),
         pointer_(b_.getPtrTy()) {
     find_live();
     make_function(isa);
@@ -65,13 +82,11 @@ class KernelBuilder {
   }
 
  private:
-  VectorShape shape(base::Isa isa) const {
-    const unsigned bits = isa == base::Isa::avx512 ? 512 : isa == base::Isa::avx2 ? 256 : 128;
+  VectorShape shape() const {
     bool wide = false;
     for (int i = 0; i < p_.input_count; ++i) wide |= p_.inputs[i] != Compute::F32;
     for (int i = 0; i < p_.step_count; ++i) wide |= p_.steps[i].compute != Compute::F32;
-    const bool can_round = isa != base::Isa::baseline;
-    return {kInterleaved * bits / (wide ? 64 : 32), bits, can_round};
+    return {tuning_.interleaved * tuning_.bits / (wide ? 64 : 32), tuning_.bits, tuning_.can_round};
   }
 
   void find_live() {
@@ -130,8 +145,8 @@ class KernelBuilder {
     }
   }
 
-  static bool is_called(const Step& step) {
-    return step.kind == Step::Kind::op && op_cost(step.op, step.compute) > kLongFormula;
+  bool is_called(const Step& step) const {
+    return step.kind == Step::Kind::op && op_cost(step.op, step.compute) > tuning_.long_formula;
   }
 
   /// Memory for the operands of called kernels, and the list of its addresses that they expect.
@@ -171,6 +186,7 @@ class KernelBuilder {
   }
 
   const ProgramView& p_;
+  const Tuning tuning_;
   llvm::Module& module_;
   llvm::IRBuilder<> b_;
   VectorEmitter emitter_;

@@ -37,7 +37,7 @@ class VectorEmitter final : public Emitter {
   unsigned lanes() const { return shape_.lanes; }
 
  private:
-  static constexpr unsigned kMostParts = 8;
+  static constexpr unsigned kMostParts = 16;
   struct Packet {
     unsigned count = 0;
     llvm::Value* part[kMostParts] = {};
