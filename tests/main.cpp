@@ -1,5 +1,28 @@
-// The main function of every test program. Both macros, since the precompiled header already holds
-// the part of doctest that derives the second from the first.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+/// The main function of every test program. With --compiled-backward=fused (or another backend), all backward passes of the main thread
+/// are recorded and run as graphs, and the same tests have to pass.
+// The precompiled header already holds the part of doctest that derives the second macro from the first.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
+
+#include <cstdio>
+#include <optional>
+#include <string_view>
+
+#include "grapnel/compile/backward.h"
+
+int main(int argc, char** argv) {
+  std::optional<grapnel::CompiledBackward> scope;
+  constexpr std::string_view option = "--compiled-backward=";
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (!argument.starts_with(option)) continue;
+    for (const auto backend : {grapnel::Backend::eager, grapnel::Backend::aot_eager, grapnel::Backend::fused})
+      if (argument.substr(option.size()) == name(backend))
+        scope.emplace(grapnel::CompileOptions{.backend = backend});
+    if (!scope) {
+      std::fprintf(stderr, "%s: there is no such backend; use eager, aot_eager or fused\n", argv[i]);
+      return 2;
+    }
+  }
+  return doctest::Context(argc, argv).run();
+}

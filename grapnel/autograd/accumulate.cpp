@@ -3,6 +3,7 @@
 #include "grapnel/autograd/anomaly.h"
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/autograd/visit.h"
 #include "grapnel/base/source_site.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
@@ -80,7 +81,7 @@ void AccumulateGrad::write(Tensor& grad, bool seed_is_callers) {
   if (adopt) {
     meta.grad = grad.is_view() ? grad.detach() : std::move(grad);
   } else {
-    Tensor copy(TensorImpl::empty(g.sizes, g.dtype));
+    Tensor copy = empty(g.sizes, g.dtype);
     copy.impl().strides = strides;
     copy_elements(copy, grad);
     meta.grad = std::move(copy);
@@ -104,6 +105,7 @@ void AccumulateGrad::run_post_accumulate_hooks() {
     if (!entry.hook->opaque()) record::before_user_code();
     {
       base::UserCodeScope user;
+      const visit::RunningHook running(entry.label, HookKind::post_accumulate);
       (*static_cast<PostAccumulateGradHook*>(entry.hook.get()))(leaf_);
     }
     if (AnomalyMode::should_check_nan())

@@ -9,6 +9,14 @@
 namespace grapnel::visit {
 
 namespace {
+constinit thread_local const RunningHook* running_hook = nullptr;
+}  // namespace
+
+RunningHook::RunningHook(const HookLabel& label, HookKind kind) : label_(label), kind_(kind), outer_(std::exchange(running_hook, this)) {}
+RunningHook::~RunningHook() { running_hook = outer_; }
+std::string RunningHook::describe() { return running_hook ? str(running_hook->label_.describe(running_hook->kind_)) : std::string(); }
+
+namespace {
 
 /// Fails unless a hook's replacement looks like the gradient it replaces.
 void check_replacement(const Tensor& before, const Tensor& after, const HookLabel& label, HookKind kind) {
@@ -42,6 +50,7 @@ void run_slot(Node& node, const HookEntries& hooks, uint32_t slot, Tensor& grad,
     Tensor result;
     {
       base::UserCodeScope user;
+      const RunningHook running(entry.label, HookKind::tensor);
       result = static_cast<TensorHook*>(entry.hook.get())->call(grad, told);
     }
     guard.check_unchanged(entry.label, HookKind::tensor);
@@ -99,6 +108,7 @@ void run_pre_hooks(Node& node, HookTable& table, Grads& grads) {
     ListHookResult result;
     {
       base::UserCodeScope user;
+      const RunningHook running(entry.label, HookKind::node_pre);
       result = static_cast<NodePreHook*>(entry.hook.get())->call(argument);
     }
     for (const WriteGuard& guard : guards) guard.check_unchanged(entry.label, HookKind::node_pre);
@@ -115,6 +125,7 @@ void run_post_hooks(Node& node, HookTable& table, Grads& grad_inputs, const Grad
     ListHookResult result;
     {
       base::UserCodeScope user;
+      const RunningHook running(entry.label, HookKind::node_post);
       result = static_cast<NodePostHook*>(entry.hook.get())->call(to_list(grad_inputs), consumed);
     }
     if (result) take_list(grad_inputs, *result, entry.label, HookKind::node_post, node);

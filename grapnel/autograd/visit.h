@@ -15,6 +15,22 @@ struct VisitContext {
 
 namespace visit {
 
+/// Says which hook runs, for messages about what it does.
+class RunningHook {
+ public:
+  RunningHook(const HookLabel& label, HookKind kind);
+  ~RunningHook();
+  RunningHook(const RunningHook&) = delete;
+  RunningHook& operator=(const RunningHook&) = delete;
+  /// The innermost one of this thread; empty when none runs.
+  static std::string describe();
+
+ private:
+  const HookLabel& label_;
+  const HookKind kind_;
+  const RunningHook* const outer_;
+};
+
 /// Tensor hooks of all slots, each list in order; then retain-grad.
 void run_tensor_hooks(Node& node, HookTable& table, Grads& grads, const VisitContext& context);
 void run_pre_hooks(Node& node, HookTable& table, Grads& grads);

@@ -190,7 +190,13 @@ void Recorder::append(const Op& op, Inputs inputs, const void* attrs, std::span<
       ids.push_back(ids[0]);
       mark_written(t, trace_.values[ids[0]].slot);
     } else {
-      ids.push_back(value_of(t));
+      ValueId id = value_of(t);
+      // A view that changes nothing at these sizes may at others, and the key is the same for all of them.
+      if (op.family == Family::view && id == ids[0]) {
+        id = add_value(t, trace_.values[id].slot);
+        key::value(trace_, trace_.values[id], sink_.keys_sizes());
+      }
+      ids.push_back(id);
     }
   }
   call.operands = static_cast<uint32_t>(trace_.ids.size());

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <ostream>
 
+#include "grapnel/autograd/engine.h"
+#include "grapnel/autograd/visit.h"
 #include "grapnel/base/log.h"
 #include "grapnel/base/source_site.h"
 #include "grapnel/compile/cache.h"
@@ -50,6 +52,13 @@ constexpr size_t kReasonsKept = 256;
 
 /// `fullgraph` of compiled functions that are called inside an open recording of this thread.
 constinit thread_local int nested_fullgraph = 0;
+
+/// During a backward pass: " in the tensor hook 'clip' registered at train.cpp:12, at the node of mul".
+std::string reader() {
+  const std::string hook = visit::RunningHook::describe();
+  const Node* node = engine::current_node();
+  return str(hook.empty() ? "" : " in the ", hook, node ? ", at the node of " : "", node ? node->name() : "");
+}
 
 void keep(std::vector<Reason>& reasons, Reason reason) {
   if (reasons.size() < kReasonsKept) reasons.push_back(std::move(reason));
@@ -153,7 +162,7 @@ void Session::run(Trace& trace) {
 void Session::on_break(const record::Break& why, const Trace& trace) {
   const std::string where = why.site ? base::describe({why.site}) : "";
   if (options_.fullgraph || nested_fullgraph > 0)
-    fail("fullgraph: ", why.reason, where.empty() ? "" : " at ", where, " after ", trace.calls.size(), " recorded ops",
+    fail("fullgraph: ", why.reason, where.empty() ? "" : " at ", where, reader(), " after ", trace.calls.size(), " recorded ops",
          trace.calls.empty() ? "" : ", the last of which is ", trace.calls.empty() ? std::string_view() : trace.calls.back().op->name,
          ".\nReturn the tensor and read it outside, wrap the reader in invoke(...) or opaque(...), or allow breaks with fullgraph = false.");
   const std::lock_guard lock(mutex_);
