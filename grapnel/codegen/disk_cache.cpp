@@ -4,12 +4,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 #include "grapnel/base/error.h"
 
@@ -21,6 +26,13 @@ uint64_t hash(std::string_view bytes, uint64_t state = 0xcbf29ce484222325) {
   for (const char c : bytes) state = (state ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return state;
 }
+
+constexpr char kExtension[] = ".kernel";
+/// A few thousand kernels.
+constexpr uint64_t kCacheLimit = uint64_t{256} << 20;
+std::atomic<uint64_t> cache_limit{kCacheLimit};
+/// Looking at the whole folder is for every so many writes, the first of a process included.
+constexpr uint64_t kWritesPerPrune = 100;
 
 struct Header {
   char magic[8];
@@ -90,7 +102,40 @@ bool read_checked(const File& file, std::string_view key, std::string& object) {
          stored == key && header.checksum == checksum(stored, object);
 }
 
+/// Removes what was used least recently, until three quarters of the limit are left, and drafts that nobody finished.
+void prune(const std::string& folder) {
+  struct Item {
+    std::filesystem::path path;
+    std::filesystem::file_time_type used;
+    uint64_t size;
+  };
+  std::vector<Item> items;
+  uint64_t total = 0;
+  std::error_code problem;
+  const auto an_hour_ago = std::filesystem::file_time_type::clock::now() - std::chrono::hours(1);
+  for (const auto& entry : std::filesystem::directory_iterator(folder, problem)) {
+    const Item item{entry.path(), entry.last_write_time(problem), entry.file_size(problem)};
+    const bool is_entry = item.path.extension() == kExtension;
+    const bool is_draft =
+        item.path.filename().string().find(std::string(kExtension) + ".") != std::string::npos;
+    if (is_entry) {
+      items.push_back(item);
+      total += item.size;
+    } else if (is_draft && item.used < an_hour_ago) {
+      std::filesystem::remove(item.path, problem);
+    }
+  }
+  if (total <= cache_limit.load()) return;
+  std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.used < b.used; });
+  for (const Item& item : items) {
+    if (total <= cache_limit.load() / 4 * 3) return;
+    if (std::filesystem::remove(item.path, problem)) total -= item.size;
+  }
+}
+
 }  // namespace
+
+void set_cache_limit_for_testing(uint64_t bytes) { cache_limit.store(bytes); }
 
 std::string cache_folder() {
   auto variable = [](const char* name) { return std::getenv(name); };
@@ -102,7 +147,7 @@ std::string cache_folder() {
 
 std::string entry_path(const std::string& folder, std::string_view key) {
   char name[64];
-  std::snprintf(name, sizeof name, "/%016llx.kernel", static_cast<unsigned long long>(hash(key)));
+  std::snprintf(name, sizeof name, "/%016llx%s", static_cast<unsigned long long>(hash(key)), kExtension);
   return folder + name;
 }
 
@@ -112,6 +157,7 @@ Entry read_entry(const std::string& folder, std::string_view key) {
   if (!file.ok()) return {};
   Entry entry;
   entry.found = read_checked(file, key, entry.object) ? Found::yes : Found::rejected;
+  futimens(file.fd(), nullptr);  // used now
   return entry;
 }
 
@@ -124,7 +170,9 @@ bool write_entry(const std::string& folder, std::string_view key, std::string_vi
   }
   if (!folder_is_safe(folder)) return false;
   static std::atomic<uint64_t> count{0};
-  const std::string path = entry_path(folder, key), draft = str(path, ".", getpid(), ".", count++);
+  const uint64_t number = count++;
+  if (number % kWritesPerPrune == 0) prune(folder);
+  const std::string path = entry_path(folder, key), draft = str(path, ".", getpid(), ".", number);
   File file(open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!file.ok()) return false;
   Header header{{}, key.size(), object.size(), checksum(key, object)};

@@ -1,7 +1,7 @@
 /// Objects on disk, one file per key. Every failure only means that an object is made anew.
 #pragma once
 
-#include <optional>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -20,6 +20,9 @@ Entry read_entry(const std::string& folder, std::string_view key);
 
 /// Stores an object, replacing what was there; whether that worked. Readers see the old file or the new one, never a part.
 bool write_entry(const std::string& folder, std::string_view key, std::string_view object);
+
+/// The folder is kept below a quarter of a gigabyte, roughly; this much instead.
+void set_cache_limit_for_testing(uint64_t bytes);
 
 /// Where the entry of a key lies.
 std::string entry_path(const std::string& folder, std::string_view key);

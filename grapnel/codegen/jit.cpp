@@ -1,10 +1,13 @@
 #include "grapnel/codegen/jit.h"
 
+#include <pthread.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
 #include <mutex>
+#include <shared_mutex>
 #include <thread>
 #include <unordered_map>
 
@@ -66,13 +69,14 @@ struct KeyHash {
 
 /// All that the process knows. Never destroyed: kernels may be asked for, and made, until it ends.
 struct Jit {
+  std::shared_mutex making;  // shared by threads that make a kernel; a fork waits for them
   std::mutex mutex;
   std::condition_variable changed;  // some kernel is no longer pending, or the queue has grown
   std::unordered_map<Key, std::shared_ptr<Kernel>, KeyHash> kernels;
   JitStats stats;
   std::deque<std::shared_ptr<Kernel>> queue;
   std::thread worker;
-  bool stopping = false;
+  bool has_worker = false, stopping = false;
 };
 Jit& jit() {
   static Jit* const the = new Jit;
@@ -93,7 +97,7 @@ class KernelMaker {
     return std::shared_ptr<Kernel>(new Kernel(key.program, key.isa));
   }
 
-  /// Ends with the kernel ready or failed; never throws.
+  /// Ends with the kernel ready or failed; never throws. The caller shares jit().making.
   static void make(Kernel& kernel) noexcept {
     std::string problem;
     bool ok = false;
@@ -170,16 +174,29 @@ namespace {
 
 void work() {
   Jit& j = jit();
-  std::unique_lock lock(j.mutex);
   while (true) {
-    j.changed.wait(lock, [&] { return j.stopping || !j.queue.empty(); });
-    if (j.stopping) return;
-    const std::shared_ptr<Kernel> kernel = std::move(j.queue.front());
-    j.queue.pop_front();
-    lock.unlock();
+    {
+      std::unique_lock lock(j.mutex);
+      j.changed.wait(lock, [&] { return j.stopping || !j.queue.empty(); });
+      if (j.stopping) return;
+    }
+    const std::shared_lock no_fork(j.making);
+    std::shared_ptr<Kernel> kernel;
+    {
+      const std::lock_guard lock(j.mutex);
+      kernel = std::move(j.queue.front());
+      j.queue.pop_front();
+    }
     KernelMaker::make(*kernel);
-    lock.lock();
   }
+}
+
+/// With jit().mutex held.
+void start_worker_if_needed() {
+  Jit& j = jit();
+  if (j.has_worker || j.stopping || j.queue.empty()) return;
+  j.worker = std::thread(&work);
+  j.has_worker = true;
 }
 
 /// A thread inside LLVM must not outlive LLVM's static objects.
@@ -193,43 +210,71 @@ void stop_worker() {
   if (j.worker.joinable()) j.worker.join();
 }
 
-void make_in_background(const std::shared_ptr<Kernel>& kernel) {
-  // Loaded here and not by the thread, so that stop_worker is registered after the module's static objects and runs before they go.
-  static const bool started = [] {
+// No thread is half through a kernel when the process forks. The child has no worker; what was waiting is still in its queue, and a
+// new worker starts as soon as somebody waits or asks for another kernel.
+void before_fork() {
+  jit().making.lock();
+  jit().mutex.lock();
+}
+void after_fork_in_parent() {
+  jit().mutex.unlock();
+  jit().making.unlock();
+}
+void after_fork_in_child() {
+  Jit& j = jit();
+  // What these refer to does not exist here: the worker, those that wait, and the thread that holds the locks, by its number.
+  new (&j.worker) std::thread;
+  new (&j.changed) std::condition_variable;
+  new (&j.mutex) std::mutex;
+  new (&j.making) std::shared_mutex;
+  j.has_worker = false;
+}
+
+/// Loads LLVM, and sees to it that threads inside it neither outlive it nor are lost by a fork.
+void prepare() {
+  static const bool prepared = [] {
     llvm_module();
+    // Registered after the module's static objects, so it runs before they go.
     std::atexit(&stop_worker);
-    const std::lock_guard lock(jit().mutex);
-    jit().worker = std::thread(&work);
+    pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child);
     return true;
   }();
-  (void)started;
-  {
-    const std::lock_guard lock(jit().mutex);
-    jit().queue.push_back(kernel);
-  }
-  jit().changed.notify_all();
+  (void)prepared;
+}
+
+std::shared_ptr<Kernel> find(const Key& key) {
+  const std::lock_guard lock(jit().mutex);
+  const auto found = jit().kernels.find(key);
+  if (found == jit().kernels.end()) return nullptr;
+  ++jit().stats.memory_hits;
+  return found->second;
 }
 
 }  // namespace
 
 std::shared_ptr<const Kernel> kernel_for(const BlockProgram& program, Compile when) {
   Key key{program, base::cpu_isa()};
-  std::shared_ptr<Kernel> kernel;
-  bool is_new = false;
-  {
-    const std::lock_guard lock(jit().mutex);
-    if (const auto found = jit().kernels.find(key); found != jit().kernels.end()) {
-      kernel = found->second;
-      ++jit().stats.memory_hits;
-    } else {
-      verify(program);
-      kernel = KernelMaker::create(key);
-      jit().kernels.emplace(std::move(key), kernel);
-      is_new = true;
+  std::shared_ptr<Kernel> kernel = find(key);
+  if (!kernel) {
+    verify(program);
+    prepare();
+    const std::shared_lock no_fork(jit().making);
+    kernel = KernelMaker::create(key);
+    bool is_new;
+    {
+      const std::lock_guard lock(jit().mutex);
+      const auto [place, inserted] = jit().kernels.emplace(std::move(key), kernel);
+      is_new = inserted;
+      // Another thread was faster: its kernel is ours.
+      if (!is_new) kernel = place->second, ++jit().stats.memory_hits;
+      if (is_new && when == Compile::in_background) {
+        jit().queue.push_back(kernel);
+        start_worker_if_needed();
+      }
     }
+    if (is_new && when == Compile::now) KernelMaker::make(*kernel);
+    else if (is_new) jit().changed.notify_all();
   }
-  if (is_new && when == Compile::in_background) make_in_background(kernel);
-  else if (is_new) KernelMaker::make(*kernel);
   if (when == Compile::now) kernel->wait();
   return kernel;
 }
@@ -261,6 +306,7 @@ void Kernel::finish(State state) {
 void Kernel::wait() const {
   if (state() != State::pending) return;
   std::unique_lock lock(jit().mutex);
+  start_worker_if_needed();
   jit().changed.wait(lock, [this] { return state() != State::pending; });
 }
 

@@ -245,6 +245,21 @@ TEST_CASE("processes that write the same entry at the same time leave a good one
   CHECK(entries(clean.folder).size() == 1);
 }
 
+TEST_CASE("the cache on disk does not grow without end: what was used least recently goes") {
+  const CleanJit clean;
+  set_cache_limit_for_testing(100'000);
+  const std::string object(1000, 'x');
+  for (int i = 0; i < 350; ++i) {
+    REQUIRE(write_entry(clean.folder, str("key ", i), object));
+    read_entry(clean.folder, "key 0");
+  }
+  CHECK(entries(clean.folder).size() < 300);
+  CHECK(read_entry(clean.folder, "key 349").found == Found::yes);
+  CHECK(read_entry(clean.folder, "key 0").found == Found::yes);
+  CHECK(read_entry(clean.folder, "key 1").found == Found::no);
+  set_cache_limit_for_testing(uint64_t{256} << 20);
+}
+
 TEST_CASE("whatever step fails, the kernel runs and says why") {
   for (JitFault fault :
        {JitFault::load, JitFault::compile, JitFault::link, JitFault::disk_read, JitFault::disk_write}) {
@@ -268,6 +283,21 @@ TEST_CASE("whatever step fails, the kernel runs and says why") {
     // A failure is remembered, so that it is not tried again at every call.
     CHECK(kernel_for(p) == kernel);
     CHECK(kernel_for(p, Compile::in_background) == kernel);
+  }
+}
+
+TEST_CASE("a forked child makes its own kernels, also those its parent had not begun") {
+  const CleanJit clean;
+  for (int i = 0; i < 5; ++i) {
+    const auto kernel = kernel_for(powers(30 + i), Compile::in_background);
+    CHECK(in_child([&] {
+      alarm(60);  // rather than to hang
+      kernel->wait();
+      return kernel->fn() && agrees(powers(40 + i), 100, 1) &&
+             kernel_for(powers(50 + i), Compile::in_background);
+    }));
+    kernel->wait();
+    CHECK(bool(kernel->fn()));
   }
 }
 

@@ -11,18 +11,19 @@
 #include "grapnel/codegen/llvm/link.h"
 #include "grapnel/codegen/op_names.h"
 
-// The start of this module in memory, defined by the linker.
-extern "C" __attribute__((visibility("hidden"))) const ElfW(Ehdr) __ehdr_start;
+// The start of this module in memory, where its ELF header lies; defined by the linker.
+extern "C" __attribute__((visibility("hidden"))) const char __ehdr_start[];
 
 namespace grapnel::codegen {
 namespace {
 
 /// The build id, which the linker computes from all that the module contains.
 std::string build_id() {
-  const char* start = reinterpret_cast<const char*>(&__ehdr_start);
-  const auto* segments = reinterpret_cast<const ElfW(Phdr)*>(start + __ehdr_start.e_phoff);
+  const char* start = __ehdr_start;
+  const auto& header = *reinterpret_cast<const ElfW(Ehdr)*>(start);
+  const auto* segments = reinterpret_cast<const ElfW(Phdr)*>(start + header.e_phoff);
   auto padded = [](size_t size) { return (size + 3) / 4 * 4; };
-  for (int i = 0; i < __ehdr_start.e_phnum; ++i) {
+  for (int i = 0; i < header.e_phnum; ++i) {
     if (segments[i].p_type != PT_NOTE) continue;
     const char* at = start + segments[i].p_vaddr;
     const char* const end = at + segments[i].p_memsz;
