@@ -61,7 +61,9 @@ def toy_with_pkg_config(prefix, folder, compiler):
 
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
-    compiler = cache_of(build)["CMAKE_CXX_COMPILER"]
+    settings = cache_of(build)
+    compiler = settings["CMAKE_CXX_COMPILER"]
+    expected = "machine code: yes" if settings["GRAPNEL_LLVM"] == "ON" else "libgrapnel_llvm.so could not be loaded"
     shared_here = any(build.glob("grapnel/libgrapnel.so"))
     passed, failed = 0, 0
     with tempfile.TemporaryDirectory() as name:
@@ -77,6 +79,8 @@ def main():
                 try:
                     printed = way(prefix, folder / f"{kind}-{way.__name__}", compiler)
                     print(f"{kind}, {way.__name__}: {printed.strip()}")
+                    if expected not in printed:
+                        raise RuntimeError(f"the program should have said: {expected}")
                     passed += 1
                 except RuntimeError as error:
                     print(f"{kind}, {way.__name__}: {error}")
