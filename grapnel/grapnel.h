@@ -19,6 +19,7 @@
 #include "grapnel/capture/graph.h"
 #include "grapnel/compile/backward.h"
 #include "grapnel/compile/compile.h"
+#include "grapnel/compile/cond.h"
 #include "grapnel/compile/trace.h"
 #include "grapnel/nn/nn.h"
 #include "grapnel/ops/factories.h"

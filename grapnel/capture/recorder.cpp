@@ -29,7 +29,8 @@ void flush(const char* what) {
   if (active()) current->flush_for(what);
 }
 void on_undo(std::function<void()> undo) { current->on_undo(std::move(undo)); }
-void keep_opaque(std::shared_ptr<const void> what) { current->keep_opaque(std::move(what)); }
+void keep(std::shared_ptr<const void> what) { current->keep(std::move(what), false); }
+void keep_opaque(std::shared_ptr<const void> what) { current->keep(std::move(what), true); }
 void before_user_code() {
   if (active()) current->before_user_code();
 }
@@ -240,6 +241,7 @@ void Recorder::close() {
 
 void Recorder::forget() {
   trace_ = Trace();
+  opaque_pending_ = false;
   outside_.clear();
   undo_.clear();
   versions_.clear();

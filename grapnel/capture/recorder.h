@@ -53,9 +53,12 @@ class Recorder final : public PendingOwner {
   /// Undoes what was recorded since the last flush. `why` is what escaped tensors will say.
   void give_up(const std::string& why) noexcept;
 
-  void keep_opaque(std::shared_ptr<const void> what) { trace_.kept.push_back(std::move(what)); }
+  void keep(std::shared_ptr<const void> what, bool opaque) {
+    trace_.kept.push_back(std::move(what));
+    opaque_pending_ |= opaque;
+  }
   void before_user_code() {
-    if (!trace_.kept.empty()) flush();
+    if (opaque_pending_) flush();
   }
   void on_undo(std::function<void()> undo) { undo_.push_back(std::move(undo)); }
   uint32_t holds(const Storage& storage) const { return outside_.contains(&storage) ? 1 : 0; }
@@ -81,6 +84,7 @@ class Recorder final : public PendingOwner {
   Sink& sink_;
   capture::Trace trace_;
   std::unordered_map<const Storage*, capture::SlotId> outside_;
+  bool opaque_pending_ = false;  ///< a call of user code waits to be run
   std::vector<std::function<void()>> undo_;
   std::vector<std::pair<StoragePtr, uint32_t>> versions_;  ///< of storages from outside, before the first recorded write
 };

@@ -27,7 +27,9 @@ void before_access(const Tensor& t);
 void flush(const char* what);
 /// Runs `undo` if what is being recorded is given up instead of run.
 void on_undo(std::function<void()> undo);
-/// Keeps what a recorded opaque call needs until it has run.
+/// Keeps what a recorded call needs until it has run.
+void keep(std::shared_ptr<const void> what);
+/// The same for a call of user code that the recording does not enter.
 void keep_opaque(std::shared_ptr<const void> what);
 /// Called before code of the user (a traced hook, an unpack hook, a user's node) is entered: opaque calls recorded before run first, so that
 /// user code runs in eager's order.

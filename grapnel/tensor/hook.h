@@ -59,6 +59,8 @@ class HookOwner {
 
 /// A fresh id, unique in the process and growing.
 uint64_t next_hook_id();
+/// How many hooks this thread has registered so far.
+uint64_t hooks_registered();
 
 /// Names one registration. Copies are equal and remove the same hook; dropping a handle keeps the hook; removing twice
 /// is silent; a handle may outlive the tensor, the node and the graph.

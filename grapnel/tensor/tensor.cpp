@@ -54,7 +54,13 @@ void* Tensor::data_ptr() const {
   return impl().data();
 }
 
+namespace {
+constinit thread_local uint64_t registered = 0;
+}  // namespace
+uint64_t hooks_registered() { return registered; }
+
 uint64_t next_hook_id() {
+  ++registered;
   // Small numbers are list positions in LibTorch; starting above them turns a mix-up into an error.
   static std::atomic<uint64_t> counter{1000};
   return counter.fetch_add(1, std::memory_order_relaxed);
