@@ -359,7 +359,9 @@ class Pass {
     NoGradGuard no_grad;
     for (auto& [meta, entry] : journal_) {
       auto& [leaf, grad, values] = entry;
-      if (grad.defined()) grad.detach().copy_(values);
+      // Values that were never computed belong to a recording that is given up, and the write they were kept for with it.
+      const bool given_up = values.defined() && values.impl().storage->pending() && !record::active();
+      if (grad.defined() && !given_up) grad.detach().copy_(values);
       std::lock_guard guard(meta->grad_mutex);
       meta->grad = grad;
     }

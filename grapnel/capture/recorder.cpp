@@ -220,7 +220,13 @@ void Recorder::materialize(Storage& storage) {
   }();
   check(mine, "this tensor is pending: it is being recorded on another thread, or by a recording that is set aside.\n"
               "Read it after the compiled function has returned.");
-  (void)storage;
+  Slot& slot = trace_.slots[storage.pending_slot()];
+  if (!slot.outside && slot.first == kNone) {
+    // Memory that no call has seen: it is the caller's to fill, and nothing has to run for that.
+    slot.storage = nullptr;
+    storage.clear_pending();
+    return;
+  }
   const char* reader = Reading::reader();
   flush_for(reader ? reader : "access to its memory");
 }
@@ -258,7 +264,12 @@ Trace Recorder::take() {
 }
 
 void Recorder::flush() {
-  if (trace_.empty()) return;
+  // What needs no computation happened when it was called: undoing it later would be wrong.
+  if (trace_.empty()) {
+    for (const Slot& s : take().slots)
+      if (s.live) s.held->data();
+    return;
+  }
   Trace closed = take();
   const Suspend at_once;
   try {

@@ -10,7 +10,7 @@
 
 namespace grapnel {
 
-class CompiledBackward : engine::PassRunner {
+class CompiledBackward final : engine::PassRunner {
  public:
   explicit CompiledBackward(const CompileOptions& options = {});
   /// Scopes end in the reverse order of their beginning; ending an outer one first throws.

@@ -26,3 +26,39 @@ TEST_CASE("a compiled backward gives the gradients of an eager one, in one graph
     CHECK(same_bits(want[1], got[1]));
   });
 }
+
+TEST_CASE("a hook that reads the last gradient of a pass leaves grad() in place") {
+  on_each_backend([](const CompileOptions& options) {
+    Tensor x = tensor({2.0}, requires_grad());
+    double seen = 0;
+    x.register_hook([&](const Tensor& g) { seen = g.item<double>(); });
+    Tensor y = x * 3;
+    CompiledBackward scope(options);
+    y.backward();
+    CHECK(seen == 3);
+    REQUIRE(x.grad().defined());
+    CHECK(x.grad().item<double>() == 3);
+  });
+}
+
+TEST_CASE("StrongBackward holds in a compiled pass, also when the hook throws after a break") {
+  on_each_backend([](const CompileOptions& options) {
+    for (const bool reads : {false, true}) {
+      Tensor a = tensor({1.0}, requires_grad()), b = tensor({2.0}, requires_grad());
+      a.set_grad(tensor({10.0}));
+      const Tensor before = a.grad();
+      Tensor product = b * 2;
+      Tensor out = product + a;
+      product.register_hook([&](const Tensor& g) {
+        if (reads) CHECK(g.item<double>() == 1);
+        throw std::runtime_error("stop");
+      });
+      CompiledBackward scope(options);
+      const autograd::StrongBackward strong;
+      CHECK_THROWS_WITH_AS(out.backward(), "stop", std::runtime_error);
+      CHECK(a.grad().is_same(before));
+      CHECK(a.grad().item<double>() == 10);
+      CHECK(!b.grad().defined());
+    }
+  });
+}

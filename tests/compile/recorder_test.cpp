@@ -89,6 +89,25 @@ TEST_CASE("values that are kept anywhere are computed, dead ones are not stored"
   });
 }
 
+TEST_CASE("memory that a function makes and fills by hand is no reason for a break") {
+  on_each_backend([](const CompileOptions& options) {
+    auto f = compile([](Tensor x) {
+      Tensor y = x * 2.0, table = empty({2});
+      table.data_ptr<float>()[0] = 5.0f;
+      table.data_ptr<float>()[1] = 7.0f;
+      return y + table;
+    }, options);
+    CHECK(f(ones({2}))[1].item<float>() == 9.0f);
+    CHECK(f.stats().breaks == 0);
+    CHECK(f.stats().graphs == 1);
+    auto g = compile([] { return empty({3}); }, options);
+    Tensor memory = g();
+    memory.fill_(4.0);
+    CHECK(memory[2].item<float>() == 4.0f);
+    CHECK(g.stats().graphs == 0);
+  });
+}
+
 TEST_CASE("reading a value breaks the graph, with the reader and the line as reason") {
   on_each_backend([](const CompileOptions& options) {
     auto f = compile([](Tensor x) {
