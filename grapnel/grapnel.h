@@ -26,6 +26,7 @@
 #include "grapnel/io/npy.h"
 #include "grapnel/io/safetensors.h"
 #include "grapnel/nn/nn.h"
+#include "grapnel/ops/autocast.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/generator.h"
@@ -34,3 +35,4 @@
 #include "grapnel/tensor/tensor.h"
 #include "grapnel/tensor/tensor_index.h"
 #include "grapnel/train/checkpoint.h"
+#include "grapnel/train/grad_scaler.h"

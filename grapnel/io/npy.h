@@ -22,6 +22,7 @@ struct NpzOptions {
 void save_npz(const std::filesystem::path& path, const NamedTensors& tensors, const NpzOptions& options = {});
 
 /// From and to memory; `source` names it in messages.
+NamedTensors parse_npz(std::span<const std::byte> bytes, const std::string& source);
 Tensor parse_npy(std::span<const std::byte> bytes, const std::string& source);
 std::string npy_bytes(const Tensor& tensor, const std::string& source);
 

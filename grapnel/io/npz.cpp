@@ -148,7 +148,12 @@ std::string deflated(const std::string& bytes, const std::string& source) {
 }  // namespace
 
 NamedTensors load_npz(const std::filesystem::path& path) {
-  const std::string bytes = read_text(path), source = path.string();
+  const std::string bytes = read_text(path);
+  return parse_npz(std::as_bytes(std::span(bytes)), path.string());
+}
+
+NamedTensors parse_npz(std::span<const std::byte> given, const std::string& source) {
+  const std::string bytes(reinterpret_cast<const char*>(given.data()), given.size());
   NamedTensors out("Array");
   for (const Member& m : directory(bytes, source)) {
     const std::string array = contents(bytes, m, source);
