@@ -14,7 +14,7 @@ struct Run {
   nn::Linear net{3, 1};
   optim::Adam opt{net->parameters(), optim::AdamOptions(0.1)};
   int64_t step = 0;
-  train::Checkpoint state;
+  Checkpoint state;
   Run() {
     state.add("model", net).add("optimizer", opt).add("random", default_generator()).add("step", step);
   }

@@ -10,17 +10,17 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/ops/factories.h"
 
-namespace grapnel::train {
+namespace grapnel {
 
 namespace {
 
 // --- modules ------------------------------------------------------------------------------------------------------------------
 
-void write_module(Archive& out, nn::Module& module) {
+void write_module(io::Archive& out, nn::Module& module) {
   const nn::StateDict state = module.state_dict();
   for (const auto& item : state) out.write(item.key(), item.value());
 }
-void read_module(const Archive& in, nn::Module& module) {
+void read_module(const io::Archive& in, nn::Module& module) {
   nn::StateDict state;
   for (const auto& item : in.tensors()) state.set(item.key(), item.value());
   module.load_state_dict(state);
@@ -35,7 +35,7 @@ std::string kind_of(const optim::Optimizer& optimizer) {
   return text ? text.get() : type.name();
 }
 
-void write_optimizer(Archive& out, optim::Optimizer& optimizer) {
+void write_optimizer(io::Archive& out, optim::Optimizer& optimizer) {
   const optim::OptimizerStateDict dict = optimizer.state_dict();
   out.write("kind", kind_of(optimizer));
   out.write("groups", Scalar(dict.param_groups.size()));
@@ -63,7 +63,7 @@ std::pair<int64_t, std::string> numbered(const std::string& key) {
   return {std::stoll(key.substr(0, dot)), key.substr(dot + 1)};
 }
 
-void read_optimizer(const Archive& in, optim::Optimizer& optimizer) {
+void read_optimizer(const io::Archive& in, optim::Optimizer& optimizer) {
   const std::string saved = in.text("kind"), mine = kind_of(optimizer);
   check(saved == mine, "the checkpoint holds the state of ", saved, ", this optimiser is ", mine, ".");
   optim::OptimizerStateDict dict;
@@ -71,7 +71,7 @@ void read_optimizer(const Archive& in, optim::Optimizer& optimizer) {
   check(groups == static_cast<int64_t>(optimizer.param_groups().size()), "the checkpoint's optimiser has ",
         groups, " groups of parameters, this one has ", optimizer.param_groups().size(), ".");
   for (int64_t g = 0; g < groups; ++g) {
-    const Archive part = in.part("group." + std::to_string(g)), options = part.part("option");
+    const io::Archive part = in.part("group." + std::to_string(g)), options = part.part("option");
     optim::OptimizerStateDict::Group group;
     for (const auto& item : options.values()) group.options[item.first] = options.number(item.first);
     const int64_t params = part.number("params").to_int(),
@@ -83,7 +83,7 @@ void read_optimizer(const Archive& in, optim::Optimizer& optimizer) {
       group.params.push_back(part.number("param." + std::to_string(i)).to_int());
     dict.param_groups.push_back(std::move(group));
   }
-  const Archive state = in.part("state");
+  const io::Archive state = in.part("state");
   for (const auto& item : state.tensors()) {
     const auto [number, name] = numbered(item.key());
     dict.state[number].insert_or_assign(name, item.value());
@@ -97,7 +97,7 @@ void read_optimizer(const Archive& in, optim::Optimizer& optimizer) {
 
 // --- tensors ----------------------------------------------------------------------------------------------------------------------
 
-void read_tensor(const Archive& in, Tensor& tensor) {
+void read_tensor(const io::Archive& in, Tensor& tensor) {
   const Tensor saved = in.tensor("value");
   if (!tensor.defined()) {
     tensor = saved;
@@ -121,34 +121,34 @@ Checkpoint& Checkpoint::add_part(const std::string& name, Save save, Load load) 
 
 Checkpoint& Checkpoint::add(const std::string& name, nn::Module& module) {
   return add_part(
-      name, [&module](Archive& out) { write_module(out, module); },
-      [&module](const Archive& in) { read_module(in, module); });
+      name, [&module](io::Archive& out) { write_module(out, module); },
+      [&module](const io::Archive& in) { read_module(in, module); });
 }
 Checkpoint& Checkpoint::add(const std::string& name, optim::Optimizer& optimizer) {
   return add_part(
-      name, [&optimizer](Archive& out) { write_optimizer(out, optimizer); },
-      [&optimizer](const Archive& in) { read_optimizer(in, optimizer); });
+      name, [&optimizer](io::Archive& out) { write_optimizer(out, optimizer); },
+      [&optimizer](const io::Archive& in) { read_optimizer(in, optimizer); });
 }
 Checkpoint& Checkpoint::add(const std::string& name, Generator generator) {
   return add_part(
-      name, [generator](Archive& out) { out.write("state", generator.get_state()); },
-      [generator](const Archive& in) mutable { generator.set_state(in.tensor("state")); });
+      name, [generator](io::Archive& out) { out.write("state", generator.get_state()); },
+      [generator](const io::Archive& in) mutable { generator.set_state(in.tensor("state")); });
 }
 Checkpoint& Checkpoint::add(const std::string& name, Tensor& tensor) {
   return add_part(
-      name, [&tensor](Archive& out) { out.write("value", tensor); },
-      [&tensor](const Archive& in) { read_tensor(in, tensor); });
+      name, [&tensor](io::Archive& out) { out.write("value", tensor); },
+      [&tensor](const io::Archive& in) { read_tensor(in, tensor); });
 }
 Checkpoint& Checkpoint::add(const std::string& name, std::string& text) {
   return add_part(
-      name, [&text](Archive& out) { out.write("value", text); },
-      [&text](const Archive& in) { text = in.text("value"); });
+      name, [&text](io::Archive& out) { out.write("value", text); },
+      [&text](const io::Archive& in) { text = in.text("value"); });
 }
 
-Archive Checkpoint::archive() const {
-  Archive out;
+io::Archive Checkpoint::archive() const {
+  io::Archive out;
   for (const Part& part : parts_) {
-    Archive own;
+    io::Archive own;
     part.save(own);
     out.write(part.name, own);
     // A part may be empty (an optimiser before its first step is not, but a module without parameters is).
@@ -158,11 +158,11 @@ Archive Checkpoint::archive() const {
 }
 
 void Checkpoint::load(const std::filesystem::path& path) {
-  const Archive file = Archive::load(path);
+  const io::Archive file = io::Archive::load(path);
   for (const Part& part : parts_)
     check(file.has("__parts__." + part.name), path.string(), ": holds no part '", part.name, "'.",
           file.part("__parts__").is_empty() ? "\nIt was not written by a Checkpoint." : "");
-  const Archive before = archive().copy();
+  const io::Archive before = archive().copy();
   size_t done = 0;
   try {
     for (; done < parts_.size(); ++done) parts_[done].load(file.part(parts_[done].name));
@@ -182,24 +182,28 @@ bool Checkpoint::resume(const std::filesystem::path& path) {
 // --- single things ----------------------------------------------------------------------------------------------------------------
 
 void save(nn::Module& module, const std::filesystem::path& path) {
-  Archive out;
+  io::Archive out;
   write_module(out, module);
   out.save(path);
 }
-void load(nn::Module& module, const std::filesystem::path& path) { read_module(Archive::load(path), module); }
+void load(nn::Module& module, const std::filesystem::path& path) {
+  read_module(io::Archive::load(path), module);
+}
 void save(const Tensor& tensor, const std::filesystem::path& path) {
-  Archive out;
+  io::Archive out;
   out.write("value", tensor);
   out.save(path);
 }
-void load(Tensor& tensor, const std::filesystem::path& path) { tensor = Archive::load(path).tensor("value"); }
+void load(Tensor& tensor, const std::filesystem::path& path) {
+  tensor = io::Archive::load(path).tensor("value");
+}
 void save(optim::Optimizer& optimizer, const std::filesystem::path& path) {
-  Archive out;
+  io::Archive out;
   write_optimizer(out, optimizer);
   out.save(path);
 }
 void load(optim::Optimizer& optimizer, const std::filesystem::path& path) {
-  read_optimizer(Archive::load(path), optimizer);
+  read_optimizer(io::Archive::load(path), optimizer);
 }
 
-}  // namespace grapnel::train
+}  // namespace grapnel

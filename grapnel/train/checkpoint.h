@@ -1,6 +1,6 @@
 /// Checkpoints: everything a run needs to go on as if it had never stopped, in one file that is always whole.
 ///
-///   train::Checkpoint state;
+///   Checkpoint state;
 ///   state.add("model", *net).add("optimizer", opt).add("schedule", schedule).add("random", default_generator()).add("step", step);
 ///   state.resume("last.safetensors");                    // false when there is no such file yet
 ///   for (; step < 1000; ++step) { ...; if (step % 100 == 0) state.save("last.safetensors"); }
@@ -20,13 +20,11 @@
 #include "grapnel/ops/generator.h"
 #include "grapnel/optim/lr_scheduler.h"
 
-namespace grapnel::train {
-
-using io::Archive;
+namespace grapnel {
 
 /// Anything that writes itself to an archive and reads itself from one, such as the state of hooks.
 template <class T>
-concept Archivable = requires(T& value, Archive& out, const Archive& in) {
+concept Archivable = requires(T& value, io::Archive& out, const io::Archive& in) {
   value.save(out);
   value.load(in);
 };
@@ -53,13 +51,14 @@ class Checkpoint {
     requires(std::integral<T> || std::floating_point<T>)
   Checkpoint& add(const std::string& name, T& number) {
     return add_part(
-        name, [&number](Archive& out) { out.write("value", Scalar(number)); },
-        [&number](const Archive& in) { number = in.number("value").to<T>(); });
+        name, [&number](io::Archive& out) { out.write("value", Scalar(number)); },
+        [&number](const io::Archive& in) { number = in.number("value").to<T>(); });
   }
   template <Archivable T>
   Checkpoint& add(const std::string& name, T& part) {
     return add_part(
-        name, [&part](Archive& out) { part.save(out); }, [&part](const Archive& in) { part.load(in); });
+        name, [&part](io::Archive& out) { part.save(out); },
+        [&part](const io::Archive& in) { part.load(in); });
   }
 
   void save(const std::filesystem::path& path) const { archive().save(path); }
@@ -68,11 +67,11 @@ class Checkpoint {
   bool resume(const std::filesystem::path& path);
 
   /// All parts as they are now. Tensors are shared with them.
-  Archive archive() const;
+  io::Archive archive() const;
 
  private:
-  using Save = std::function<void(Archive&)>;
-  using Load = std::function<void(const Archive&)>;
+  using Save = std::function<void(io::Archive&)>;
+  using Load = std::function<void(const io::Archive&)>;
   struct Part {
     std::string name;
     Save save;
@@ -83,11 +82,11 @@ class Checkpoint {
   Checkpoint& add_schedule(const std::string& name, S& schedule) {
     return add_part(
         name,
-        [&schedule](Archive& out) {
+        [&schedule](io::Archive& out) {
           const typename S::State state = schedule.state_dict();
           for (const auto& [key, value] : state) out.write(key, value);
         },
-        [&schedule](const Archive& in) {
+        [&schedule](const io::Archive& in) {
           typename S::State state;
           for (const auto& [key, value] : in.values()) state[key] = in.number(key);
           schedule.load_state_dict(state);
@@ -105,4 +104,4 @@ void load(Tensor& tensor, const std::filesystem::path& path);
 void save(optim::Optimizer& optimizer, const std::filesystem::path& path);
 void load(optim::Optimizer& optimizer, const std::filesystem::path& path);
 
-}  // namespace grapnel::train
+}  // namespace grapnel

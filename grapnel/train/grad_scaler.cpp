@@ -4,7 +4,7 @@
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
 
-namespace grapnel::train {
+namespace grapnel {
 
 GradScaler::GradScaler(const GradScalerOptions& options) : options_(options), scale_(options.init_scale) {
   check(options.init_scale > 0 && options.growth_factor > 1 && options.backoff_factor > 0 &&
@@ -69,4 +69,4 @@ void GradScaler::load(const io::Archive& in) {
   scale_ = scale, good_steps_ = good;
 }
 
-}  // namespace grapnel::train
+}  // namespace grapnel

@@ -1,6 +1,6 @@
 /// GradScaler: keeps small gradients of f16 from vanishing by scaling the loss, and takes no step when they overflow.
 ///
-///   train::GradScaler scaler;
+///   GradScaler scaler;
 ///   { Autocast scope(kFloat16); loss = ...; }
 ///   scaler.scale(loss).backward();
 ///   scaler.unscale_(opt);                                        // only if gradients are clipped or looked at
@@ -18,7 +18,7 @@
 #include "grapnel/io/archive.h"
 #include "grapnel/optim/optimizer.h"
 
-namespace grapnel::train {
+namespace grapnel {
 
 struct GradScalerOptions {
   double init_scale = 65536;
@@ -53,4 +53,4 @@ class GradScaler {
   std::unordered_map<const optim::Optimizer*, Tensor> bad_;
 };
 
-}  // namespace grapnel::train
+}  // namespace grapnel

@@ -27,7 +27,7 @@ struct Run {
   optim::ReduceLROnPlateau plateau{opt, {.patience = 1000}};
   Tensor seen = zeros({1});
   int64_t step = 0;
-  train::Checkpoint state;
+  Checkpoint state;
 
   Run() {
     state.add("model", net)
@@ -147,7 +147,7 @@ TEST_CASE("a checkpoint that does not fit changes nothing and says why") {
   const std::string before = run.bits();
 
   int64_t step = 7;
-  train::Checkpoint other;
+  Checkpoint other;
   other.add("step", step).add("model", small);
   CHECK(error_text([&] { other.load(folder / "good"); })
             .find("the part 'model' does not fit; nothing was changed.\nload_state_dict: the entries do not "
@@ -155,13 +155,13 @@ TEST_CASE("a checkpoint that does not fit changes nothing and says why") {
   CHECK(step == 7);
 
   optim::SGD sgd(run.net->parameters(), optim::SGDOptions(0.1));
-  train::Checkpoint wrong;
+  Checkpoint wrong;
   wrong.add("model", run.net).add("optimizer", sgd);
   CHECK(error_text([&] { wrong.load(folder / "good"); })
             .ends_with("the checkpoint holds the state of grapnel::optim::AdamW, this optimiser is "
                        "grapnel::optim::SGD."));
 
-  train::Checkpoint more;
+  Checkpoint more;
   more.add("ema", small);
   CHECK(error_text([&] { more.load(folder / "good"); }).ends_with("good: holds no part 'ema'."));
   io::save_safetensors(folder / "foreign", small->state_dict());
@@ -220,11 +220,11 @@ TEST_CASE("an archive keeps every number exactly") {
 TEST_CASE("a module and a tensor have files of their own, as in LibTorch") {
   const TemporaryFolder folder;
   nn::Linear a(3, 2), b(3, 2);
-  train::save(*a, folder / "linear");
-  train::load(*b, folder / "linear");
+  grapnel::save(*a, folder / "linear");
+  grapnel::load(*b, folder / "linear");
   CHECK(a->weight.equal(b->weight));
   Tensor t = arange(3), u;
-  train::save(t, folder / "tensor");
-  train::load(u, folder / "tensor");
+  grapnel::save(t, folder / "tensor");
+  grapnel::load(u, folder / "tensor");
   CHECK(u.equal(t));
 }

@@ -66,7 +66,7 @@ TEST_CASE("training with autocast learns what training without learns") {
     manual_seed(3);
     nn::Sequential net(nn::Linear(8, 32), nn::Tanh(), nn::Linear(32, 1));
     optim::AdamW opt(net->parameters(), optim::AdamWOptions(0.01));
-    train::GradScaler scaler({.init_scale = 1024});
+    GradScaler scaler({.init_scale = 1024});
     double last = 0;
     for (int i = 0; i < 200; ++i) {
       const Tensor x = randn({32, 8}), y = x.narrow(1, 0, 1) * x.narrow(1, 1, 1);
@@ -92,7 +92,7 @@ TEST_CASE("training with autocast learns what training without learns") {
 TEST_CASE("an overflow skips the step and halves the scale; good steps let it grow") {
   const Tensor w = ones({1}, requires_grad());
   optim::SGD opt({w}, 0.5);
-  train::GradScaler scaler({.init_scale = 8, .growth_interval = 2});
+  GradScaler scaler({.init_scale = 8, .growth_interval = 2});
   const auto iterate = [&](double slope) {
     opt.zero_grad();
     scaler.scale((w * slope).sum()).backward();
@@ -122,9 +122,9 @@ TEST_CASE("an overflow skips the step and halves the scale; good steps let it gr
 
   io::Archive saved;
   scaler.save(saved);
-  train::GradScaler other;
+  GradScaler other;
   other.load(saved);
   CHECK(other.get_scale() == 8);
-  train::GradScaler off({.enabled = false});
+  GradScaler off({.enabled = false});
   CHECK(off.scale(w).is_same(w));
 }
