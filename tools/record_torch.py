@@ -233,6 +233,12 @@ def files():
              "scalar": torch.tensor(2.5), "empty": torch.zeros(0, 4)}
     save_file(table, ROOT / "tests/io/from_python.safetensors", {"format": "pt", "note": "tools/record_torch.py"})
     save_file({"small": torch.zeros(3, dtype=torch.int16)}, ROOT / "tests/io/i16_from_python.safetensors")
+    import numpy
+    a = numpy.arange(6, dtype="<f4").reshape(2, 3)
+    numpy.save(ROOT / "tests/io/plain.npy", a)
+    numpy.save(ROOT / "tests/io/fortran.npy", numpy.asfortranarray(a.astype(">i4")))
+    numpy.savez(ROOT / "tests/io/stored.npz", a=a, flags=numpy.array([True, False]))
+    numpy.savez_compressed(ROOT / "tests/io/packed.npz", a=a, zeros=numpy.zeros((100, 10)), scalar=numpy.float16(0.5))
 
 
 def main():

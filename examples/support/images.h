@@ -1,10 +1,11 @@
 /// The demo's data: Fashion-MNIST where it is installed, otherwise generated images of ten classes.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 
-#include "examples/support/idx.h"
+#include "grapnel/data/idx.h"
 #include "grapnel/grapnel.h"
 
 namespace examples {
@@ -26,7 +27,7 @@ inline Images load_images(const std::filesystem::path& folder, const std::string
   using namespace grapnel;
   const auto images_path = folder / (part + "-images-idx3-ubyte.gz"),
              labels_path = folder / (part + "-labels-idx1-ubyte.gz");
-  IdxArray images = read_idx(images_path), labels = read_idx(labels_path);
+  data::IdxArray images = data::read_idx(images_path), labels = data::read_idx(labels_path);
   check(images.sizes.size() == 3 && images.sizes[1] == image_side && images.sizes[2] == image_side,
         images_path.string(), ": has sizes ", IntArrayRef(images.sizes),
         "; images of 28 x 28 pixels are [count, 28, 28].");

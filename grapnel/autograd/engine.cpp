@@ -16,6 +16,7 @@
 #include "grapnel/autograd/visit.h"
 #include "grapnel/base/log.h"
 #include "grapnel/base/source_site.h"
+#include "grapnel/ops/autocast.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/record.h"
@@ -50,6 +51,7 @@ class Pass {
       ~Enter() { thread_state = before; }
     } enter(this);
     AutoGradMode mode(request_.create_graph);
+    const Autocast as_recorded(kFloat32);  // See Note [What autocast casts] in ops/autocast.h.
     try {
       engine::PassRunner* const runner = record::active() ? nullptr : thread_state.runner;
       if (runner) runner->run([this] { walk_graph(); });

@@ -6,6 +6,7 @@
 
 #include "grapnel/autograd/copy_slices.h"
 #include "grapnel/autograd/meta.h"
+#include "grapnel/autograd/tape_observer.h"
 #include "grapnel/ops/tape.h"
 
 namespace grapnel {
@@ -86,6 +87,7 @@ void record(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> ou
     if (is_floating(t.dtype())) set_history(t, node, slot);
   }
   node->save(inputs, outputs);
+  TapeObserver::notify(*node, outputs);
 }
 
 void record_inplace(const Op& op, Inputs inputs, const void* attrs, const Tensor& self, Inputs kept) {
@@ -95,6 +97,7 @@ void record_inplace(const Op& op, Inputs inputs, const void* attrs, const Tensor
   rebase_history(self, node);
   Tensor output = self;
   node->save(kept, {&output, 1});
+  TapeObserver::notify(*node, {&output, 1});
 }
 
 }  // namespace tape

@@ -64,7 +64,8 @@ std::string read_text(const std::filesystem::path& path) {
 
 // --- writing ----------------------------------------------------------------------------------------------------------------
 
-AtomicFile::AtomicFile(const std::filesystem::path& path) : path_(path), partial_(path) {
+AtomicFile::AtomicFile(const std::filesystem::path& path, Durable durable)
+    : path_(path), partial_(path), durable_(durable) {
   partial_ += ".partial";
   for (;;) {
     fd_ = retried([&] { return ::open(partial_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); });
@@ -107,9 +108,10 @@ void AtomicFile::write(const void* data, size_t bytes) {
 
 void AtomicFile::commit() {
   GRAPNEL_ASSERT(fd_ >= 0, "the file was committed before");
-  if (::fsync(fd_) != 0) fail_with("cannot be flushed to the disk", errno);
+  if (durable_ == Durable::yes && ::fsync(fd_) != 0) fail_with("cannot be flushed to the disk", errno);
   if (::rename(partial_.c_str(), path_.c_str()) != 0) fail_with("cannot be put in its place", errno);
   ::close(std::exchange(fd_, -1));
+  if (durable_ == Durable::no) return;
   // The new name, too, has to survive a power cut. Folders that cannot be flushed (some file systems) keep it soon enough.
   const auto folder = path_.has_parent_path() ? path_.parent_path() : std::filesystem::path(".");
   if (const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); fd >= 0) {

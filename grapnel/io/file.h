@@ -35,10 +35,13 @@ class InputFile {
   uint64_t size_ = 0;
 };
 
+/// Whether a file has to survive a power cut. Scratch files need not, and are much quicker without.
+enum class Durable : uint8_t { yes, no };
+
 /// See Note [Atomic files]. Without commit() nothing happens.
 class AtomicFile {
  public:
-  explicit AtomicFile(const std::filesystem::path& path);
+  explicit AtomicFile(const std::filesystem::path& path, Durable durable = Durable::yes);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -52,6 +55,7 @@ class AtomicFile {
  private:
   [[noreturn]] void fail_with(const char* doing, int error);
   std::filesystem::path path_, partial_;
+  Durable durable_;
   int fd_ = -1;
   uint64_t written_ = 0;
 };

@@ -76,7 +76,8 @@ Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::strin
 }
 
 void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                      const TextMap& metadata) {
+                      const TextMap& metadata,
+                      Durable durable) {
   SafetensorsHeader header{.entries = {}, .metadata = metadata};
   std::vector<std::pair<SafetensorsEntry*, Tensor>> order;
   header.entries.reserve(tensors.size());
@@ -103,7 +104,7 @@ void save_safetensors(const std::filesystem::path& path, const NamedTensors& ten
         " bytes; the format allows ", most_header_bytes, ".");
   const uint64_t header_bytes = text.size();
 
-  AtomicFile file(path);
+  AtomicFile file(path, durable);
   file.write(&header_bytes, sizeof header_bytes);
   file.write(text);
   for (const auto& [entry, tensor] : order)

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "grapnel/base/ordered_dict.h"
+#include "grapnel/io/file.h"
 #include "grapnel/tensor/tensor.h"
 
 namespace grapnel::io {
@@ -29,7 +30,7 @@ struct Safetensors {
 
 /// Tensors of any layout; undefined ones are refused.
 void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                      const TextMap& metadata = {});
+                      const TextMap& metadata = {}, Durable durable = Durable::yes);
 Safetensors load_safetensors(const std::filesystem::path& path);
 /// The same from memory; `source` names it in messages.
 Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& source = "safetensors");

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "grapnel/ops/autocast.h"
 #include "grapnel/ops/dense.h"
 #include "grapnel/ops/kernels/conv.h"
 #include "grapnel/ops/op_site.h"
@@ -183,6 +184,8 @@ int64_t one_of(IntArrayRef values, const char* what) {
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
               int64_t groups) {
   GRAPNEL_CALL_SITE;
+  if (autocast::lowers(x, weight)) [[unlikely]]
+    return conv2d(autocast::lower(x), autocast::lower(weight), autocast::lower(bias), stride, padding, dilation, groups);
   ConvAttrs attrs;
   attrs.stride = pair_of(stride, "stride");
   attrs.padding = pair_of(padding, "padding");

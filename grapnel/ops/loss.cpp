@@ -1,6 +1,7 @@
 /// Losses, composed of other ops.
 #include <limits>
 
+#include "grapnel/ops/autocast.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/op_site.h"
@@ -92,12 +93,15 @@ Tensor difference(std::string_view op, const Tensor& x, const Tensor& target) {
 
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const Tensor& weight, Reduce reduction, int64_t ignore_index) {
   GRAPNEL_CALL_SITE;
+  if (autocast::widens(log_probs)) [[unlikely]] return nll_loss(autocast::wide(log_probs), target, weight, reduction, ignore_index);
   const ClassTargets targets("nll_loss", log_probs, target, weight, ignore_index);
   return weighted_reduction(targets.losses(log_probs), targets.weight, reduction);
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight, Reduce reduction, int64_t ignore_index, double label_smoothing) {
   GRAPNEL_CALL_SITE;
+  if (autocast::widens(logits)) [[unlikely]]
+    return cross_entropy(autocast::wide(logits), target, weight, reduction, ignore_index, label_smoothing);
   check(label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy: label_smoothing lies between 0 and 1, got ", label_smoothing, ".");
   check(logits.dim() >= 1, "cross_entropy: logits must be [classes] or [batch, classes, ...], got shape ", logits.shape(), ".");
   if (target.shape() == logits.shape()) return cross_entropy_with_probabilities(logits, target, weight, reduction, label_smoothing);
@@ -115,15 +119,19 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& w
 
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduce reduction) {
   GRAPNEL_CALL_SITE;
+  if (autocast::widens(x)) [[unlikely]] return mse_loss(autocast::wide(x), autocast::wide(target), reduction);
   return reduced(square(difference("mse_loss", x, target)), reduction);
 }
 Tensor l1_loss(const Tensor& x, const Tensor& target, Reduce reduction) {
   GRAPNEL_CALL_SITE;
+  if (autocast::widens(x)) [[unlikely]] return l1_loss(autocast::wide(x), autocast::wide(target), reduction);
   return reduced(abs(difference("l1_loss", x, target)), reduction);
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, const Tensor& weight, const Tensor& pos_weight, Reduce reduction) {
   GRAPNEL_CALL_SITE;
+  if (autocast::widens(logits)) [[unlikely]]
+    return binary_cross_entropy_with_logits(autocast::wide(logits), autocast::wide(target), weight, pos_weight, reduction);
   check(logits.shape() == target.shape(), "binary_cross_entropy_with_logits: target must have the logits' shape ", logits.shape(), ", got ", target.shape(), ".");
   // -log sigmoid(x) is softplus(-x), which never overflows; without a threshold it is exact everywhere.
   const Tensor cost = softplus(-logits, 1, std::numeric_limits<double>::infinity());

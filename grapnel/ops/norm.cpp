@@ -1,6 +1,7 @@
 #include "grapnel/ops/defs/norm.h"
 
 #include "grapnel/base/thread_pool.h"
+#include "grapnel/ops/autocast.h"
 #include "grapnel/ops/dense.h"
 #include "grapnel/ops/kernels/row.h"
 #include "grapnel/ops/op_site.h"
@@ -173,6 +174,8 @@ Samples LayerNormBackward::samples() {
 
 Tensor layer_norm(const Tensor& x, IntArrayRef normalized_shape, const Tensor& weight, const Tensor& bias, double eps) {
   GRAPNEL_CALL_SITE;
+  if (autocast::widens(x)) [[unlikely]]
+    return layer_norm(autocast::wide(x), normalized_shape, autocast::wide(weight), autocast::wide(bias), eps);
   const auto dims = static_cast<int64_t>(normalized_shape.size());
   check(dims >= 1 && dims <= x.dim() && IntArrayRef(trailing(x.shape(), dims)) == normalized_shape, "layer_norm: the last dimensions of x must be ",
         normalized_shape, ", but x is ", x.shape(), ".");

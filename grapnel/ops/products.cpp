@@ -1,4 +1,5 @@
 /// Products as users call them: matmul and its special cases, addmm and linear.
+#include "grapnel/ops/autocast.h"
 #include "grapnel/ops/defs/matmul.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
@@ -16,6 +17,7 @@ bool by_columns(const Tensor& t) {
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
   GRAPNEL_CALL_SITE;
+  if (autocast::lowers(a, b)) [[unlikely]] return matmul(autocast::lower(a), autocast::lower(b));
   return apply<MatMul>({.a_by_columns = by_columns(a), .b_by_columns = by_columns(b)}, a, b);
 }
 Tensor mm(const Tensor& a, const Tensor& b) {
@@ -47,6 +49,8 @@ Tensor outer(const Tensor& a, const Tensor& b) {
 }
 Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
   GRAPNEL_CALL_SITE;
+  if (autocast::lowers(a, b)) [[unlikely]]
+    return addmm(autocast::lower(x), autocast::lower(a), autocast::lower(b), beta, alpha);
   return apply<Addmm>(
       {.beta = beta.to_double(), .alpha = alpha.to_double(), .a_by_columns = by_columns(a), .b_by_columns = by_columns(b)}, x, a, b);
 }

@@ -1,6 +1,7 @@
 #include "grapnel/ops/defs/softmax.h"
 
 #include "grapnel/base/thread_pool.h"
+#include "grapnel/ops/autocast.h"
 #include "grapnel/ops/dense.h"
 #include "grapnel/ops/kernels/row.h"
 #include "grapnel/ops/op_site.h"
@@ -97,10 +98,12 @@ Samples LogSoftmax::samples() { return Softmax::samples(); }
 
 Tensor softmax(const Tensor& x, int64_t dim) {
   GRAPNEL_CALL_SITE;
+  if (autocast::widens(x)) [[unlikely]] return softmax(autocast::wide(x), dim);
   return along<Softmax>(x, dim);
 }
 Tensor log_softmax(const Tensor& x, int64_t dim) {
   GRAPNEL_CALL_SITE;
+  if (autocast::widens(x)) [[unlikely]] return log_softmax(autocast::wide(x), dim);
   return along<LogSoftmax>(x, dim);
 }
 Tensor Tensor::softmax(int64_t dim) const {

@@ -2,7 +2,7 @@
 """Every #include "grapnel/..." in grapnel/ follows the arrows between the folders.
 
     base <- tensor <- ops <- autograd <- nn, optim, dist             (a <- b: b may include a)
-                      ops <- io <- data
+                      ops <- io; io, autograd <- data
                       io, nn, optim <- hooks; hooks, data <- train
                       ops <- capture <- codegen <- compile -> autograd
 
@@ -22,7 +22,7 @@ ARROWS = {
     "nn": ["autograd"],
     "optim": ["autograd"],
     "dist": ["autograd"],
-    "data": ["io"],
+    "data": ["io", "autograd"],
     "hooks": ["nn", "optim", "io"],
     "train": ["hooks", "data"],
     "capture": ["ops"],

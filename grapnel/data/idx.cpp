@@ -1,30 +1,20 @@
-/// Reads IDX files, the format of MNIST and its relatives: plain or gzip-compressed, bytes only.
-///
-/// A file is a magic number (0, 0, element type, number of dimensions), one big-endian u32 per dimension, and the elements.
-/// read_idx returns a whole and consistent array or throws an error that names the file and what is wrong with it.
-#pragma once
+#include "grapnel/data/idx.h"
 
 #include <zlib.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "grapnel/base/error.h"
 
-namespace examples {
+namespace grapnel::data {
 
-struct IdxArray {
-  std::vector<int64_t> sizes;
-  std::vector<uint8_t> bytes;  ///< row-major
-};
+namespace {
 
 /// An open file, decompressed while it is read.
 class GzipReader {
@@ -32,7 +22,7 @@ class GzipReader {
   explicit GzipReader(const std::filesystem::path& path) : path_(path) {
     errno = 0;
     file_.reset(gzopen(path.c_str(), "rb"));
-    grapnel::check(file_ != nullptr, path.string(),
+    check(file_ != nullptr, path.string(),
                    ": cannot be opened: ", std::strerror(errno ? errno : ENOMEM), ".");
   }
 
@@ -45,7 +35,7 @@ class GzipReader {
     const std::string prefix = path_.string() + ": ";
     if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
     // zlib reports a stream that stops in the middle only beside the bytes it still could give.
-    grapnel::check(got >= 0 && (code == Z_OK || code == Z_STREAM_END), path_.string(),
+    check(got >= 0 && (code == Z_OK || code == Z_STREAM_END), path_.string(),
                    ": damaged: ", code == Z_ERRNO ? std::string_view(std::strerror(errno)) : text,
                    ".\nInstall or download the file again.");
     return static_cast<size_t>(got);
@@ -53,7 +43,7 @@ class GzipReader {
 
   void read(void* out, size_t size, const char* what) {
     const size_t got = read_some(out, size);
-    grapnel::check(got == size, path_.string(), ": ends inside ", what, ": ", got, " of ", size,
+    check(got == size, path_.string(), ": ends inside ", what, ": ", got, " of ", size,
                    " bytes are there.\nInstall or download the file again.");
   }
 
@@ -65,8 +55,9 @@ class GzipReader {
   std::unique_ptr<gzFile_s, Close> file_;
 };
 
-inline IdxArray read_idx(const std::filesystem::path& path) {
-  using grapnel::check;
+}  // namespace
+
+IdxArray read_idx(const std::filesystem::path& path) {
   GzipReader file(path);
 
   std::array<uint8_t, 4> magic;
@@ -107,4 +98,4 @@ inline IdxArray read_idx(const std::filesystem::path& path) {
   return array;
 }
 
-}  // namespace examples
+}  // namespace grapnel::data

@@ -1,19 +1,20 @@
-// The reader of the demo's data accepts whole files only.
-#include "examples/support/idx.h"
+// The reader of IDX files accepts whole files only.
+#include "grapnel/data/idx.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <fstream>
 #include <iterator>
 #include <string>
 
-#include "examples/support/images.h"
+#include "grapnel/base/error.h"
 
 namespace {
 
 namespace fs = std::filesystem;
-using examples::read_idx;
+using grapnel::data::read_idx;
 using Bytes = std::vector<uint8_t>;
 
 /// A folder that is gone after the test.
@@ -65,7 +66,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 TEST_CASE("an IDX file is read with its sizes, compressed or not") {
   const Folder folder;
   for (const fs::path& file : {folder.plain("a", idx({2, 3}, 6)), folder.gzip("a.gz", idx({2, 3}, 6))}) {
-    const examples::IdxArray array = read_idx(file);
+    const grapnel::data::IdxArray array = read_idx(file);
     CHECK(array.sizes == std::vector<int64_t>{2, 3});
     CHECK(array.bytes == Bytes{0, 1, 2, 3, 4, 5});
   }
@@ -113,39 +114,4 @@ TEST_CASE("a damaged compressed file is an error, wherever the damage is") {
     bad[at] ^= 0x55;
     CHECK_MESSAGE(error_of(folder.plain("bad.gz", bad)) != "no error", "damaged at byte ", at);
   }
-}
-
-TEST_CASE("images and labels that do not belong together are refused") {
-  const Folder folder;
-  const auto error = [&](const Bytes& images, const Bytes& labels) -> std::string {
-    folder.gzip("t-images-idx3-ubyte.gz", images);
-    folder.gzip("t-labels-idx1-ubyte.gz", labels);
-    try {
-      examples::load_images(folder.path, "t");
-    } catch (const grapnel::Error& e) {
-      return e.what();
-    }
-    return "no error";
-  };
-  CHECK(error(idx({2, 28, 28}, 2 * 784), idx({2}, 2)) == "no error");
-  CHECK(has(error(idx({2, 14, 56}, 2 * 784), idx({2}, 2)), "images of 28 x 28 pixels"));
-  CHECK(has(error(idx({2, 28, 28}, 2 * 784), idx({3}, 3)), "for 2 images"));
-  CHECK(has(error(idx({11, 28, 28}, 11 * 784), idx({11}, 11)), "holds label 10"));
-
-  const examples::Images images =
-      examples::load_images((error(idx({2, 28, 28}, 2 * 784), idx({2}, 2)), folder.path), "t");
-  CHECK(images.labels.equal(grapnel::tensor({0, 1})));
-  CHECK(images.pixels.index_select(1, grapnel::tensor({255})).select(0, 0).item<double>() ==
-        doctest::Approx((1 - 0.2860) / 0.3530));
-}
-
-TEST_CASE("generated images are the same every time, and every class is there") {
-  grapnel::Generator a(5), b(5);
-  const grapnel::Tensor patterns = grapnel::randn({10, examples::image_pixels});
-  const examples::Images first = examples::generate_images(patterns, 500, a);
-  grapnel::randn({3});
-  const examples::Images second = examples::generate_images(patterns, 500, b);
-  CHECK(first.pixels.equal(second.pixels));
-  CHECK(first.labels.equal(second.labels));
-  CHECK(grapnel::one_hot(first.labels, 10).sum({0}).min().item<int64_t>() > 20);
 }

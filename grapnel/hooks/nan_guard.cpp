@@ -1,0 +1,124 @@
+#include "grapnel/hooks/nan_guard.h"
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "grapnel/autograd/grad_mode.h"
+#include "grapnel/autograd/tape_observer.h"
+#include "grapnel/ops/functions.h"
+
+namespace grapnel::hooks {
+
+std::string NanGuard::Report::str(const std::string& rank) const {
+  std::string out = "a NaN or an infinity ";
+  if (phase == "parameter") out += "was in the parameter " + op + " before the step";
+  else if (phase == "argument") out += "was in an argument of " + op;
+  else out += "was born in the " + phase + " of " + op + ", called at " + where;
+  if (!layer.empty()) out += ", in layer '" + layer + "'";
+  if (!rank.empty()) out += " [" + rank + "]";
+  return out + ".";
+}
+
+class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(nn::Module& module, NanGuardOptions options) : options_(std::move(options)) {
+    module.apply([&](const std::string& path, nn::Module& m) {
+      // Which layer an op belongs to is known while the layer is being called.
+      handles_.push_back(m.register_forward_pre_hook(
+          [this, path](nn::Module& called, const nn::Args& args) {
+            const NoGradGuard no_grad;
+            if (layers_.empty()) watch_arguments(called, args);
+            layers_.push_back(path);
+          },
+          {.name = "NaN guard"}));
+      handles_.push_back(m.register_forward_hook(
+          [this](nn::Module&, const nn::Args&, const nn::Value&) { layers_.pop_back(); },
+          {.name = "NaN guard", .always_call = true}));
+    });
+    before_ = std::exchange(TapeObserver::current, this);
+  }
+  ~Impl() override {
+    for (HookHandle& h : handles_) h.remove();
+    if (TapeObserver::current == this) TapeObserver::current = before_;
+  }
+
+  void on_op(Node& node, std::span<const Tensor> outputs) override {
+    const std::string layer = layers_.empty() ? std::string() : layers_.back();
+    for (const Tensor& t : outputs) watch(t, "forward", node.name(), node.site(), layer);
+    if (!options_.gradients) return;
+    node.register_hook(
+        [weak = weak_from_this(), op = node.name(), site = node.site(), layer](
+            const variable_list& grad_inputs, const variable_list&) {
+          const auto self = weak.lock();
+          if (!self) return;
+          const NoGradGuard no_grad;
+          for (const Tensor& g : grad_inputs) self->watch(g, "backward", op, site, layer);
+        },
+        "NaN guard");
+  }
+
+  std::optional<Report> find() {
+    std::vector<Entry> entries;
+    {
+      const std::lock_guard lock(mutex_);
+      entries.swap(entries_);
+    }
+    if (entries.empty()) return std::nullopt;
+    const NoGradGuard no_grad;
+    TapeObserver* const watching = std::exchange(TapeObserver::current, nullptr);
+    std::vector<Tensor> flags;
+    for (const Entry& e : entries) flags.push_back(e.bad);
+    const Tensor all = stack(flags).contiguous();
+    const bool* bad = all.data_ptr<bool>();
+    TapeObserver::current = watching;
+    for (size_t i = 0; i < entries.size(); ++i)
+      if (bad[i])
+        return Report{entries[i].phase, entries[i].op, base::describe({entries[i].site}), entries[i].layer};
+    return std::nullopt;
+  }
+  const std::string& rank() const { return options_.rank; }
+
+ private:
+  struct Entry {
+    const char* phase;
+    std::string op;
+    const void* site;
+    std::string layer;
+    Tensor bad;
+  };
+
+  void watch(const Tensor& t, const char* phase, std::string op, const void* site, const std::string& layer) {
+    if (!t.defined() || !t.is_floating_point() || t.numel() == 0) return;
+    TapeObserver* const watching = std::exchange(TapeObserver::current, nullptr);
+    Tensor bad = logical_not(t.detach().isfinite().all());
+    TapeObserver::current = watching;
+    const std::lock_guard lock(mutex_);
+    entries_.push_back({phase, std::move(op), site, layer, std::move(bad)});
+  }
+
+  void watch_arguments(nn::Module& module, const nn::Args& args) {
+    const auto parameters = module.named_parameters();
+    for (const auto& p : parameters) watch(p.value(), "parameter", p.key(), nullptr, "");
+    for (nn::Value arg : args)
+      arg.visit_tensors([&](Tensor& t) { watch(t, "argument", module.name(), nullptr, ""); });
+  }
+
+  NanGuardOptions options_;
+  std::vector<HookHandle> handles_;
+  std::vector<std::string> layers_;
+  TapeObserver* before_ = nullptr;
+  std::mutex mutex_;  // A backward pass may run on another thread.
+  std::vector<Entry> entries_;
+};
+
+NanGuard::NanGuard(nn::Module& module, const NanGuardOptions& options)
+    : impl_(std::make_shared<Impl>(module, options)) {}
+NanGuard::~NanGuard() = default;
+
+std::optional<NanGuard::Report> NanGuard::find() { return impl_->find(); }
+void NanGuard::check() {
+  if (const auto report = find()) fail(report->str(impl_->rank()));
+}
+
+}  // namespace grapnel::hooks

@@ -1,0 +1,104 @@
+#include "grapnel/hooks/saved.h"
+
+#include <unistd.h>
+#include <zlib.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "grapnel/io/safetensors.h"
+#include "grapnel/ops/factories.h"
+#include "grapnel/ops/functions.h"
+
+namespace grapnel::hooks {
+
+namespace {
+
+struct Narrowed {
+  DType dtype;
+  std::any kept;
+};
+struct Deflated {
+  DType dtype;
+  Shape shape;
+  std::vector<Bytef> bytes;
+};
+
+/// A file that is gone with its last owner.
+struct OnDisk {
+  std::filesystem::path path;
+  explicit OnDisk(std::filesystem::path p) : path(std::move(p)) {}
+  ~OnDisk() {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+  }
+  OnDisk(const OnDisk&) = delete;
+  OnDisk& operator=(const OnDisk&) = delete;
+};
+
+}  // namespace
+
+SavedHook compress(DType dtype, SavedHook next, const SavedHookOptions& options) {
+  check(is_floating(dtype), "compress: tensors can only be kept as a floating-point type, not ", dtype, ".");
+  return {[=](const Tensor& t) -> std::any {
+            const bool narrower = t.is_floating_point() && element_size(dtype) < t.element_size() &&
+                                  t.nbytes() >= options.min_bytes;
+            const Tensor kept = narrower ? t.detach().to(dtype) : t;
+            return Narrowed{t.dtype(), next.pack ? next.pack(kept) : std::any(kept)};
+          },
+          [=](const std::any& packed) -> Tensor {
+            const auto& n = std::any_cast<const Narrowed&>(packed);
+            const Tensor kept = next.unpack ? next.unpack(n.kept) : std::any_cast<const Tensor&>(n.kept);
+            return kept.dtype() == n.dtype ? kept : kept.to(n.dtype);
+          }};
+}
+
+SavedHook deflate(const SavedHookOptions& options) {
+  return {[=](const Tensor& t) -> std::any {
+            if (t.nbytes() < options.min_bytes || t.nbytes() > (int64_t{1} << 30)) return t;
+            const Tensor dense = t.detach().contiguous();
+            auto size = compressBound(static_cast<uLong>(dense.nbytes()));
+            Deflated out{t.dtype(), t.shape(), std::vector<Bytef>(size)};
+            const int code = compress2(out.bytes.data(), &size, static_cast<const Bytef*>(dense.data_ptr()),
+                                       static_cast<uLong>(dense.nbytes()), Z_BEST_SPEED);
+            check(code == Z_OK, "deflate: zlib failed with code ", code, " on a tensor of ", dense.nbytes(),
+                  " bytes.");
+            out.bytes.resize(size);
+            out.bytes.shrink_to_fit();
+            return std::make_shared<const Deflated>(std::move(out));
+          },
+          [](const std::any& packed) -> Tensor {
+            if (const Tensor* plain = std::any_cast<Tensor>(&packed)) return *plain;
+            const auto& d = *std::any_cast<const std::shared_ptr<const Deflated>&>(packed);
+            const Tensor out = empty(d.shape, d.dtype);
+            auto size = static_cast<uLongf>(out.nbytes());
+            const int code =
+                uncompress(static_cast<Bytef*>(out.data_ptr()), &size, d.bytes.data(), d.bytes.size());
+            check(code == Z_OK && size == static_cast<uLongf>(out.nbytes()),
+                  "deflate: zlib failed with code ", code, " while unpacking.");
+            return out;
+          }};
+}
+
+SavedHook save_to_disk(const std::filesystem::path& folder, const SavedHookOptions& options) {
+  std::filesystem::create_directories(folder);
+  return {[=](const Tensor& t) -> std::any {
+            if (t.nbytes() < options.min_bytes) return t;
+            static std::atomic<uint64_t> count{0};
+            auto file =
+                std::make_shared<OnDisk>(folder / str("saved-", getpid(), '-', count++, ".safetensors"));
+            io::NamedTensors one;
+            one.insert("saved", t);
+            io::save_safetensors(file->path, one, {}, io::Durable::no);
+            return file;
+          },
+          [](const std::any& packed) -> Tensor {
+            if (const Tensor* plain = std::any_cast<Tensor>(&packed)) return *plain;
+            return io::load_safetensors(std::any_cast<const std::shared_ptr<OnDisk>&>(packed)->path)
+                .tensors["saved"];
+          }};
+}
+
+}  // namespace grapnel::hooks

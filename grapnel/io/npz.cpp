@@ -1,0 +1,219 @@
+/// The .npz format: a ZIP archive of .npy files, stored or deflated. Only the central directory at the end is believed.
+#include <zlib.h>
+
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include "grapnel/io/file.h"
+#include "grapnel/io/npy.h"
+
+namespace grapnel::io {
+
+namespace {
+
+constexpr uint32_t local_magic = 0x04034b50, central_magic = 0x02014b50, end_magic = 0x06054b50,
+                   end64_magic = 0x06064b50, locator_magic = 0x07064b50;
+
+/// A little-endian number at `at`, if it is inside.
+template <class T>
+T number(const std::string& bytes, uint64_t at, const std::string& source) {
+  check(at <= bytes.size() && bytes.size() - at >= sizeof(T), source,
+        ": is damaged: an entry reaches beyond the end of the file.");
+  T out;
+  std::memcpy(&out, bytes.data() + at, sizeof out);
+  return out;
+}
+template <class T>
+void append(std::string& out, T value) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+struct Member {
+  std::string name;
+  uint16_t method = 0;
+  uint32_t crc = 0;
+  uint64_t packed = 0, size = 0, offset = 0;
+};
+
+/// Sizes that do not fit 32 bits stand in an extra field, in this order, each only if its place holds the largest number.
+void read_zip64(const std::string& bytes, uint64_t at, uint64_t end, Member& m, const std::string& source) {
+  while (at + 4 <= end) {
+    const auto id = number<uint16_t>(bytes, at, source), length = number<uint16_t>(bytes, at + 2, source);
+    uint64_t field = at + 4;
+    at = field + length;
+    if (id != 1) continue;
+    for (uint64_t* value : {&m.size, &m.packed, &m.offset})
+      if (*value == std::numeric_limits<uint32_t>::max() && field + 8 <= at)
+        *value = number<uint64_t>(bytes, field, source), field += 8;
+  }
+}
+
+std::vector<Member> directory(const std::string& bytes, const std::string& source) {
+  // The end record is the last one of its kind; behind it is at most a comment.
+  const size_t begin = bytes.size() > 65557 ? bytes.size() - 65557 : 0;
+  size_t end = bytes.rfind(std::string("PK\x05\x06", 4));
+  check(end != bytes.npos && end >= begin && bytes.size() - end >= 22, source,
+        ": is no .npz file, or it was cut off: the directory at its end is missing.");
+  uint64_t count = number<uint16_t>(bytes, end + 10, source), at = number<uint32_t>(bytes, end + 16, source),
+           behind = end;
+  if (end >= 20 && number<uint32_t>(bytes, end - 20, source) == locator_magic) {
+    const auto record = number<uint64_t>(bytes, end - 12, source);
+    check(number<uint32_t>(bytes, record, source) == end64_magic, source,
+          ": is damaged: its directory is not where it should be.");
+    count = number<uint64_t>(bytes, record + 32, source), at = number<uint64_t>(bytes, record + 48, source),
+    behind = record;
+  }
+  std::vector<Member> out;
+  for (uint64_t i = 0; i < count; ++i) {
+    check(number<uint32_t>(bytes, at, source) == central_magic, source, ": is damaged: entry ", i,
+          " of its directory is missing.");
+    Member m;
+    const auto flags = number<uint16_t>(bytes, at + 8, source);
+    m.method = number<uint16_t>(bytes, at + 10, source);
+    m.crc = number<uint32_t>(bytes, at + 16, source);
+    m.packed = number<uint32_t>(bytes, at + 20, source), m.size = number<uint32_t>(bytes, at + 24, source),
+    m.offset = number<uint32_t>(bytes, at + 42, source);
+    const uint64_t name = number<uint16_t>(bytes, at + 28, source),
+                   extra = number<uint16_t>(bytes, at + 30, source),
+                   comment = number<uint16_t>(bytes, at + 32, source);
+    check(at + 46 + name + extra <= bytes.size(), source,
+          ": is damaged: an entry reaches beyond the end of the file.");
+    m.name = bytes.substr(at + 46, name);
+    check((flags & 1) == 0, source, ": '", m.name, "' is encrypted.");
+    read_zip64(bytes, at + 46 + name, at + 46 + name + extra, m, source);
+    at += 46 + name + extra + comment;
+    out.push_back(std::move(m));
+  }
+  check(at == behind, source, ": is damaged: its directory has another length than it says.");
+  return out;
+}
+
+std::string inflated(const std::string& bytes, uint64_t at, const Member& m, const std::string& source) {
+  // Deflate makes at most 1032 bytes of one, so an honest size is no more than that.
+  check(m.size / 1033 <= m.packed, source, ": '", m.name, "' claims ", m.size, " bytes from ", m.packed,
+        ", which is impossible.");
+  std::string out(m.size, '\0');
+  z_stream stream{};
+  check(inflateInit2(&stream, -MAX_WBITS) == Z_OK, source, ": zlib could not be started.");
+  const std::unique_ptr<z_stream, int (*)(z_stream*)> guard(&stream, inflateEnd);
+  uint64_t in = 0, done = 0;
+  constexpr uint64_t piece = uint64_t{1} << 30;
+  int code = Z_OK;
+  while (code == Z_OK) {
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + at + in));
+    stream.avail_in = static_cast<uInt>(std::min(piece, m.packed - in));
+    stream.next_out = reinterpret_cast<Bytef*>(out.data() + done);
+    stream.avail_out = static_cast<uInt>(std::min(piece, m.size - done));
+    const uInt had_in = stream.avail_in, had_out = stream.avail_out;
+    code = inflate(&stream, Z_NO_FLUSH);
+    in += had_in - stream.avail_in, done += had_out - stream.avail_out;
+  }
+  check(code == Z_STREAM_END && done == m.size, source, ": '", m.name,
+        "' is damaged: ", stream.msg ? stream.msg : "it has another size than it says", ".");
+  return out;
+}
+
+std::string contents(const std::string& bytes, const Member& m, const std::string& source) {
+  check(number<uint32_t>(bytes, m.offset, source) == local_magic, source, ": is damaged: '", m.name,
+        "' is not where the directory says.");
+  const uint64_t at = m.offset + 30 + number<uint16_t>(bytes, m.offset + 26, source) +
+                      number<uint16_t>(bytes, m.offset + 28, source);
+  check(at <= bytes.size() && m.packed <= bytes.size() - at, source, ": is damaged: '", m.name,
+        "' reaches beyond the end of the file.");
+  check(m.method == 0 || m.method == Z_DEFLATED, source, ": '", m.name, "' is packed by method ", m.method,
+        "; stored and deflated files are read.");
+  check(m.method != 0 || m.packed == m.size, source, ": '", m.name, "' is damaged: it has two sizes.");
+  std::string out = m.method == 0 ? bytes.substr(at, m.size) : inflated(bytes, at, m, source);
+  const uLong crc = crc32_z(0, reinterpret_cast<const Bytef*>(out.data()), out.size());
+  check(crc == m.crc, source, ": '", m.name, "' is damaged: its checksum differs.");
+  return out;
+}
+
+std::string deflated(const std::string& bytes, const std::string& source) {
+  z_stream stream{};
+  check(deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY) == Z_OK,
+        source, ": zlib could not be started.");
+  const std::unique_ptr<z_stream, int (*)(z_stream*)> guard(&stream, deflateEnd);
+  std::string out(deflateBound(&stream, bytes.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  GRAPNEL_ASSERT(deflate(&stream, Z_FINISH) == Z_STREAM_END, "deflateBound was too small");
+  out.resize(out.size() - stream.avail_out);
+  return out;
+}
+
+}  // namespace
+
+NamedTensors load_npz(const std::filesystem::path& path) {
+  const std::string bytes = read_text(path);
+  return parse_npz(std::as_bytes(std::span(bytes)), path.string());
+}
+
+NamedTensors parse_npz(std::span<const std::byte> given, const std::string& source) {
+  const std::string bytes(reinterpret_cast<const char*>(given.data()), given.size());
+  NamedTensors out("Array");
+  for (const Member& m : directory(bytes, source)) {
+    const std::string array = contents(bytes, m, source);
+    const std::string name = m.name.ends_with(".npy") ? m.name.substr(0, m.name.size() - 4) : m.name;
+    check(!out.contains(name), source, ": the array '", name, "' is there twice.");
+    out.insert(name, parse_npy(std::as_bytes(std::span(array)), source + " (" + m.name + ")"));
+  }
+  return out;
+}
+
+void save_npz(const std::filesystem::path& path, const NamedTensors& tensors, const NpzOptions& options) {
+  const std::string source = path.string();
+  AtomicFile file(path);
+  std::string central;
+  const auto most = std::numeric_limits<uint32_t>::max();
+  check(tensors.size() < 65535, source, ": more than 65534 arrays do not fit; use safetensors.");
+  for (const auto& item : tensors) {
+    const std::string name = item.key() + ".npy", plain = npy_bytes(item.value(), source);
+    check(plain.size() < most && file.written() + plain.size() < most && name.size() < 65536, source, ": '",
+          item.key(), "' makes the file larger than 4 GiB; use safetensors.");
+    const std::string packed = options.compressed ? deflated(plain, source) : plain;
+    // Both headers share this part: version, flags (names are UTF-8), method, time, date (1980-01-01), checksum, sizes.
+    std::string common;
+    append<uint16_t>(common, 20);
+    append<uint16_t>(common, 1 << 11);
+    append<uint16_t>(common, options.compressed ? Z_DEFLATED : 0);
+    append<uint16_t>(common, 0);
+    append<uint16_t>(common, 33);
+    append(common,
+           static_cast<uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(plain.data()), plain.size())));
+    append(common, static_cast<uint32_t>(packed.size()));
+    append(common, static_cast<uint32_t>(plain.size()));
+    append(common, static_cast<uint16_t>(name.size()));
+    append<uint16_t>(common, 0);
+
+    append(central, central_magic);
+    append<uint16_t>(central, 20);
+    central += common;
+    append<uint16_t>(central, 0);
+    append<uint16_t>(central, 0);
+    append<uint16_t>(central, 0);
+    append<uint32_t>(central, 0);
+    append(central, static_cast<uint32_t>(file.written()));
+    central += name;
+
+    std::string local;
+    append(local, local_magic);
+    file.write(local + common + name);
+    file.write(packed);
+  }
+  std::string end;
+  append(end, end_magic);
+  append<uint32_t>(end, 0);
+  append(end, static_cast<uint16_t>(tensors.size()));
+  append(end, static_cast<uint16_t>(tensors.size()));
+  append(end, static_cast<uint32_t>(central.size()));
+  append(end, static_cast<uint32_t>(file.written()));
+  append<uint16_t>(end, 0);
+  file.write(central + end);
+  file.commit();
+}
+
+}  // namespace grapnel::io

@@ -1,0 +1,12 @@
+#include "grapnel/ops/autocast.h"
+
+namespace grapnel {
+
+Autocast::Autocast(DType dtype) : before_(type) {
+  check(dtype == kBFloat16 || dtype == kFloat16 || dtype == kFloat32,
+        "Autocast: products can be computed in bf16 or f16 (or f32, which casts nothing), not in ", dtype,
+        ".");
+  type = dtype;
+}
+
+}  // namespace grapnel

@@ -1,0 +1,209 @@
+#include "grapnel/train/checkpoint.h"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <typeinfo>
+
+#include "grapnel/autograd/grad_mode.h"
+#include "grapnel/ops/factories.h"
+
+namespace grapnel {
+
+namespace {
+
+// --- modules ------------------------------------------------------------------------------------------------------------------
+
+void write_module(io::Archive& out, nn::Module& module) {
+  const nn::StateDict state = module.state_dict();
+  for (const auto& item : state) out.write(item.key(), item.value());
+}
+void read_module(const io::Archive& in, nn::Module& module) {
+  nn::StateDict state;
+  for (const auto& item : in.tensors()) state.set(item.key(), item.value());
+  module.load_state_dict(state);
+}
+
+// --- optimisers -----------------------------------------------------------------------------------------------------------------
+
+std::string kind_of(const optim::Optimizer& optimizer) {
+  const auto& type = typeid(optimizer);
+  const std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, nullptr), std::free);
+  return text ? text.get() : type.name();
+}
+
+void write_optimizer(io::Archive& out, optim::Optimizer& optimizer) {
+  const optim::OptimizerStateDict dict = optimizer.state_dict();
+  out.write("kind", kind_of(optimizer));
+  out.write("groups", Scalar(dict.param_groups.size()));
+  for (size_t g = 0; g < dict.param_groups.size(); ++g) {
+    const std::string group = "group." + std::to_string(g) + ".";
+    out.write(group + "params", Scalar(dict.param_groups[g].params.size()));
+    for (size_t i = 0; i < dict.param_groups[g].params.size(); ++i)
+      out.write(group + "param." + std::to_string(i), Scalar(dict.param_groups[g].params[i]));
+    for (const auto& [name, value] : dict.param_groups[g].options) out.write(group + "option." + name, value);
+  }
+  for (const auto& [number, state] : dict.state)
+    for (const auto& [name, entry] : state) {
+      const std::string key = "state." + std::to_string(number) + "." + name;
+      if (const Tensor* t = std::get_if<Tensor>(&entry)) out.write(key, *t);
+      else out.write(key, std::get<Scalar>(entry));
+    }
+}
+
+/// The number and the rest of "12.exp_avg".
+std::pair<int64_t, std::string> numbered(const std::string& key) {
+  const size_t dot = key.find('.');
+  check(dot > 0 && dot != key.npos && dot < 18 &&
+            std::all_of(key.begin(), key.begin() + static_cast<ptrdiff_t>(dot), ::isdigit),
+        "the archive holds '", key, "' where a number of a parameter is expected.");
+  return {std::stoll(key.substr(0, dot)), key.substr(dot + 1)};
+}
+
+void read_optimizer(const io::Archive& in, optim::Optimizer& optimizer) {
+  const std::string saved = in.text("kind"), mine = kind_of(optimizer);
+  check(saved == mine, "the checkpoint holds the state of ", saved, ", this optimiser is ", mine, ".");
+  optim::OptimizerStateDict dict;
+  const int64_t groups = in.number("groups").to_int();
+  check(groups == static_cast<int64_t>(optimizer.param_groups().size()), "the checkpoint's optimiser has ",
+        groups, " groups of parameters, this one has ", optimizer.param_groups().size(), ".");
+  for (int64_t g = 0; g < groups; ++g) {
+    const io::Archive part = in.part("group." + std::to_string(g)), options = part.part("option");
+    optim::OptimizerStateDict::Group group;
+    for (const auto& item : options.values()) group.options[item.first] = options.number(item.first);
+    const int64_t params = part.number("params").to_int(),
+                  expected =
+                      static_cast<int64_t>(optimizer.param_groups()[static_cast<size_t>(g)].params().size());
+    check(params == expected, "group ", g, " of the checkpoint's optimiser has ", params,
+          " parameters, this one has ", expected, ".");
+    for (int64_t i = 0; i < params; ++i)
+      group.params.push_back(part.number("param." + std::to_string(i)).to_int());
+    dict.param_groups.push_back(std::move(group));
+  }
+  const io::Archive state = in.part("state");
+  for (const auto& item : state.tensors()) {
+    const auto [number, name] = numbered(item.key());
+    dict.state[number].insert_or_assign(name, item.value());
+  }
+  for (const auto& item : state.values()) {
+    const auto [number, name] = numbered(item.first);
+    dict.state[number].insert_or_assign(name, state.number(item.first));
+  }
+  optimizer.load_state_dict(dict);
+}
+
+// --- tensors ----------------------------------------------------------------------------------------------------------------------
+
+void read_tensor(const io::Archive& in, Tensor& tensor) {
+  const Tensor saved = in.tensor("value");
+  if (!tensor.defined()) {
+    tensor = saved;
+    return;
+  }
+  check(saved.shape() == tensor.shape() && saved.dtype() == tensor.dtype(), "the saved tensor is ",
+        saved.dtype(), saved.shape(), ", this one is ", tensor.dtype(), tensor.shape(), ".");
+  NoGradGuard no_grad;
+  tensor.detach().copy_(saved);
+}
+
+}  // namespace
+
+Checkpoint& Checkpoint::add_part(const std::string& name, Save save, Load load) {
+  check(!name.empty() && name.find('.') == name.npos, "Checkpoint: '", name,
+        "' cannot name a part: it is empty or has a dot.");
+  for (const Part& p : parts_) check(p.name != name, "Checkpoint: there is a part '", name, "' already.");
+  parts_.push_back({name, std::move(save), std::move(load)});
+  return *this;
+}
+
+Checkpoint& Checkpoint::add(const std::string& name, nn::Module& module) {
+  return add_part(
+      name, [&module](io::Archive& out) { write_module(out, module); },
+      [&module](const io::Archive& in) { read_module(in, module); });
+}
+Checkpoint& Checkpoint::add(const std::string& name, optim::Optimizer& optimizer) {
+  return add_part(
+      name, [&optimizer](io::Archive& out) { write_optimizer(out, optimizer); },
+      [&optimizer](const io::Archive& in) { read_optimizer(in, optimizer); });
+}
+Checkpoint& Checkpoint::add(const std::string& name, Generator generator) {
+  return add_part(
+      name, [generator](io::Archive& out) { out.write("state", generator.get_state()); },
+      [generator](const io::Archive& in) mutable { generator.set_state(in.tensor("state")); });
+}
+Checkpoint& Checkpoint::add(const std::string& name, Tensor& tensor) {
+  return add_part(
+      name, [&tensor](io::Archive& out) { out.write("value", tensor); },
+      [&tensor](const io::Archive& in) { read_tensor(in, tensor); });
+}
+Checkpoint& Checkpoint::add(const std::string& name, std::string& text) {
+  return add_part(
+      name, [&text](io::Archive& out) { out.write("value", text); },
+      [&text](const io::Archive& in) { text = in.text("value"); });
+}
+
+io::Archive Checkpoint::archive() const {
+  io::Archive out;
+  for (const Part& part : parts_) {
+    io::Archive own;
+    part.save(own);
+    out.write(part.name, own);
+    // A part may be empty (an optimiser before its first step is not, but a module without parameters is).
+    out.write("__parts__." + part.name, Scalar(true));
+  }
+  return out;
+}
+
+void Checkpoint::load(const std::filesystem::path& path) {
+  const io::Archive file = io::Archive::load(path);
+  for (const Part& part : parts_)
+    check(file.has("__parts__." + part.name), path.string(), ": holds no part '", part.name, "'.",
+          file.part("__parts__").is_empty() ? "\nIt was not written by a Checkpoint." : "");
+  const io::Archive before = archive().copy();
+  size_t done = 0;
+  try {
+    for (; done < parts_.size(); ++done) parts_[done].load(file.part(parts_[done].name));
+  } catch (const std::exception& e) {
+    const std::string name = parts_[done].name;
+    for (size_t i = 0; i < done; ++i) parts_[i].load(before.part(parts_[i].name));
+    fail(path.string(), ": the part '", name, "' does not fit; nothing was changed.\n", e.what());
+  }
+}
+
+bool Checkpoint::resume(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return false;
+  load(path);
+  return true;
+}
+
+// --- single things ----------------------------------------------------------------------------------------------------------------
+
+void save(nn::Module& module, const std::filesystem::path& path) {
+  io::Archive out;
+  write_module(out, module);
+  out.save(path);
+}
+void load(nn::Module& module, const std::filesystem::path& path) {
+  read_module(io::Archive::load(path), module);
+}
+void save(const Tensor& tensor, const std::filesystem::path& path) {
+  io::Archive out;
+  out.write("value", tensor);
+  out.save(path);
+}
+void load(Tensor& tensor, const std::filesystem::path& path) {
+  tensor = io::Archive::load(path).tensor("value");
+}
+void save(optim::Optimizer& optimizer, const std::filesystem::path& path) {
+  io::Archive out;
+  write_optimizer(out, optimizer);
+  out.save(path);
+}
+void load(optim::Optimizer& optimizer, const std::filesystem::path& path) {
+  read_optimizer(io::Archive::load(path), optimizer);
+}
+
+}  // namespace grapnel

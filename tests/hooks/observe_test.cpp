@@ -1,0 +1,241 @@
+/// Hooks that watch: statistics, logs, NaN guard, norms per example. The programs of docs/hook-library.md are among these tests.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "grapnel/grapnel.h"
+#include "grapnel/hooks/hooks.h"
+#include "grapnel/io/file.h"
+#include "tests/io/temporary_folder.h"
+#include "tests/ops/error_text.h"
+
+using namespace grapnel;
+
+namespace {
+void backward_with(const Tensor& x, const Tensor& g) { (x * g).sum().backward(); }
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+}  // namespace
+
+TEST_CASE("statistics count, average and sort gradients into a histogram") {
+  const Tensor x = zeros({4}, requires_grad());
+  hooks::Statistics stats({.bins = 2, .low = 0, .high = 2});
+  stats.attach("x", x);
+  backward_with(x, tensor({-1.0, 0.5, 1.5, 3.0}));
+  backward_with(x, tensor({0.0, 0.0, 2.0, 1.0}));
+  const auto row = stats.report().at(0);
+  CHECK(row.name == "x");
+  CHECK(row.calls == 2);
+  CHECK(row.elements == 8);
+  CHECK(row.mean == doctest::Approx(7.0 / 8));
+  CHECK(row.min == -1);
+  CHECK(row.max == 3);
+  CHECK(row.norm == doctest::Approx(std::sqrt((12.5 + 5) / 2)));
+  CHECK(row.histogram == std::vector<int64_t>{1, 3, 2, 2, 0});
+  backward_with(x, tensor({not_a_number, 0.0, 0.0, 0.0}));
+  CHECK(stats.report().at(0).histogram == std::vector<int64_t>{1, 6, 2, 2, 1});
+
+  io::Archive saved;
+  stats.save(saved);
+  hooks::Statistics other({.bins = 2, .low = 0, .high = 2});
+  other.attach("x", zeros({4}, requires_grad()));
+  other.load(saved);
+  CHECK(other.report().at(0).histogram == stats.report().at(0).histogram);
+  stats.reset();
+  CHECK(stats.report().at(0).calls == 0);
+}
+
+TEST_CASE("statistics end with their object") {
+  const Tensor x = zeros({1}, requires_grad());
+  {
+    hooks::Statistics stats;
+    stats.attach("x", x);
+    CHECK(hooks_of(x).size() == 1);
+  }
+  CHECK(hooks_of(x).empty());
+  backward_with(x, ones({1}));
+}
+
+TEST_CASE("gradients are logged as JSON lines, one entry for several steps") {
+  const TemporaryFolder folder;
+  nn::Linear net(1, 1);
+  {
+    hooks::JsonLinesWriter writer(folder / "log.jsonl");
+    hooks::GradientLogger logger(*net, writer, {.every = 2});
+    for (int i = 0; i < 5; ++i) {
+      net->zero_grad();
+      (net(ones({1, 1})) * 3).sum().backward();
+      logger.step();
+    }
+    CHECK(logger.steps() == 5);
+  }
+  std::ifstream in(folder / "log.jsonl");
+  std::string line;
+  std::vector<std::string> lines;
+  while (std::getline(in, line)) lines.push_back(line);
+  CHECK(lines.size() == 12);
+  CHECK(lines.at(0) == R"({"step":2,"tag":"weight/norm","value":3.0})");
+  CHECK(lines.at(11) == R"({"step":4,"tag":"bias/largest","value":3.0})");
+}
+
+TEST_CASE("TensorBoard's records have the right checksums and fields") {
+  CHECK(hooks::crc32c("123456789", 9) == 0xE3069283);
+  const TemporaryFolder folder;
+  std::filesystem::path path;
+  {
+    hooks::TensorBoardWriter writer(folder / "runs");
+    writer.scalar("loss", 7, 0.5);
+    writer.histogram(
+        "h", 8,
+        {.min = -1, .max = 1, .count = 3, .sum = 0, .sum_squares = 2, .limits = {0, 1}, .counts = {1, 2}});
+    writer.flush();
+    path = writer.path();
+  }
+  const std::string bytes = io::read_text(path);
+  const auto masked = [](uint32_t c) { return (c >> 15 | c << 17) + 0xA282EAD8; };
+  std::vector<std::string> records;
+  for (size_t at = 0; at < bytes.size();) {
+    uint64_t length;
+    uint32_t crc;
+    std::memcpy(&length, bytes.data() + at, 8);
+    std::memcpy(&crc, bytes.data() + at + 8, 4);
+    CHECK(crc == masked(hooks::crc32c(bytes.data() + at, 8)));
+    std::memcpy(&crc, bytes.data() + at + 12 + length, 4);
+    CHECK(crc == masked(hooks::crc32c(bytes.data() + at + 12, length)));
+    records.push_back(bytes.substr(at + 12, length));
+    at += 16 + length;
+  }
+  CHECK(records.size() == 3);
+  CHECK(records.at(0).find("brain.Event:2") != std::string::npos);
+  // step 7, then a summary with one value: tag "loss", 0.5f.
+  CHECK(
+      records.at(1).starts_with(std::string("\x10\x07\x2a\x0d\x0a\x0b\x0a\x04loss\x15\x00\x00\x00\x3f", 17)));
+}
+
+TEST_CASE("the NaN guard names op, source line, layer and rank of the first bad value") {
+  struct NetImpl : nn::Module {
+    nn::Linear fc{nullptr};
+    NetImpl() { fc = register_module("fc", nn::Linear(2, 2)); }
+    Tensor forward(const Tensor& x) { return fc(x).abs().log().exp(); }
+  };
+  const auto net = std::make_shared<NetImpl>();
+  hooks::NanGuard guard(*net, {.rank = "rank 3 of 8"});
+  nn::call(*net, ones({1, 2})).sum().backward();
+  guard.check();
+
+  // A weight of zeros: log(0) is the first infinity, although exp makes it finite again.
+  nn::init::zeros_(net->fc->weight);
+  nn::init::zeros_(net->fc->bias);
+  nn::call(*net, ones({1, 2})).sum().backward();
+  const auto report = guard.find();
+  REQUIRE(report);
+  CHECK(report->phase == "forward");
+  CHECK(report->op == "log");
+  CHECK(report->layer == "");
+  CHECK(report->where.find("observe_test.cpp") != std::string::npos);
+  CHECK_FALSE(guard.find());
+
+  // A gradient: sqrt at 0 has a finite value and an infinite slope.
+  const Tensor x = zeros({2}, requires_grad());
+  x.sqrt().sum().backward();
+  const std::string message = error_text([&] { guard.check(); });
+  CHECK(message.starts_with("a NaN or an infinity was born in the backward of sqrt, called at "));
+  CHECK(message.ends_with(" [rank 3 of 8]."));
+
+  nn::call(*net, full({1, 2}, not_a_number));
+  CHECK(guard.find()->phase == "argument");
+  net->fc->weight.detach().fill_(not_a_number);
+  nn::call(*net, ones({1, 2}));
+  CHECK(guard.find()->op == "fc.weight");
+}
+
+TEST_CASE("the NaN guard knows the layer") {
+  nn::Sequential net(nn::Linear(2, 2), nn::Sequential(nn::Linear(2, 2), nn::ReLU()));
+  hooks::NanGuard guard(*net);
+  net->named_parameters()["1.0.weight"].detach().fill_(3e38);
+  net(full({1, 2}, 10.0)).sum().backward();
+  const auto report = guard.find();
+  REQUIRE(report);
+  CHECK(report->layer == "1.0");
+}
+
+TEST_CASE("norms per example are those of passes with one example each") {
+  manual_seed(2);
+  struct NetImpl : nn::Module {
+    nn::Embedding words{nullptr};
+    nn::Linear mix{nullptr}, head{nullptr};
+    nn::LayerNorm norm{nullptr};
+    nn::RMSNorm rms{nullptr};
+    nn::Conv1d conv{nullptr};
+    nn::Conv2d image{nullptr};
+    NetImpl() {
+      words = register_module("words", nn::Embedding(5, 4));
+      mix = register_module("mix", nn::Linear(4, 4));
+      norm = register_module("norm", nn::LayerNorm(nn::LayerNormOptions({4})));
+      rms = register_module("rms", nn::RMSNorm(nn::RMSNormOptions({4})));
+      conv = register_module("conv", nn::Conv1d(nn::Conv1dOptions(4, 6, 2).padding(1).groups(2)));
+      image = register_module("image", nn::Conv2d(nn::Conv2dOptions(1, 2, 3).stride(2)));
+      head = register_module("head", nn::Linear(12, 3));
+    }
+    Tensor forward(const Tensor& x) {
+      const Tensor sequence = rms(norm(mix(words(x)).tanh()));  // [N, 5, 4]
+      const Tensor square = conv(sequence.mT()).unsqueeze(1);   // [N, 1, 6, 6]
+      return head(image(square).flatten(1).narrow(1, 0, 8).tanh().repeat({1, 2}).narrow(1, 0, 12));
+    }
+  };
+  const auto net = std::make_shared<NetImpl>();
+  net->to(kFloat64);
+  const Tensor x = tensor({{0, 1, 1, 2, 0}, {4, 4, 4, 4, 4}, {3, 2, 1, 0, 4}}), y = tensor({0, 2, 1});
+  hooks::PerSampleNorms norms(*net);
+  cross_entropy(nn::call(*net, x), y).backward();
+  const Tensor found = norms.take();
+  CHECK(error_text([&] { norms.take(); }) ==
+        "PerSampleNorms: there was no backward pass since the last call.");
+  for (int64_t i = 0; i < 3; ++i) {
+    net->zero_grad();
+    cross_entropy(net->forward(x.narrow(0, i, 1)), y.narrow(0, i, 1)).backward();
+    CHECK(found[i].item<double>() ==
+          doctest::Approx(nn::utils::grad_norm(net->parameters()).item<double>()).epsilon(1e-10));
+  }
+  nn::Sequential mixed(nn::Linear(2, 2), nn::BatchNorm1d(2));
+  CHECK(error_text([&] { hooks::PerSampleNorms refused(*mixed); }).starts_with("PerSampleNorms: '1' is "));
+}
+
+TEST_CASE("saved tensors wait narrow, compressed or on the disk, and gradients come out as they should") {
+  const TemporaryFolder folder;
+  const auto gradient = [](const hooks::SavedHook& hook) {
+    const Tensor x = (arange(4096).to(kFloat32) / 16).set_requires_grad(true);
+    Tensor loss;
+    {
+      autograd::SavedTensorHooks scope(hook.pack, hook.unpack);
+      loss = (x * x).sum();
+    }
+    loss.backward();
+    return x.grad();
+  };
+  const Tensor exact = arange(4096).to(kFloat32) / 8;
+  CHECK(gradient(hooks::deflate()).equal(exact));
+  CHECK(gradient(hooks::save_to_disk(folder / "saved")).equal(exact));
+  CHECK(std::filesystem::is_empty(folder / "saved"));
+  CHECK(gradient(hooks::compress(kBFloat16)).allclose(exact, 1e-2));
+  CHECK_FALSE(gradient(hooks::compress(kBFloat16)).equal(exact));
+  CHECK(gradient(hooks::compress(kBFloat16, hooks::save_to_disk(folder / "saved")))
+            .equal(gradient(hooks::compress(kBFloat16))));
+}
+
+TEST_CASE("files of saved tensors exist exactly as long as the graph") {
+  const TemporaryFolder folder;
+  const hooks::SavedHook hook = hooks::save_to_disk(folder.path());
+  const auto files = [&] { return std::distance(std::filesystem::directory_iterator(folder.path()), {}); };
+  const Tensor x = ones({4096}, requires_grad());
+  Tensor y;
+  {
+    autograd::SavedTensorHooks scope(hook.pack, hook.unpack);
+    y = x * x;
+  }
+  CHECK(files() == 2);
+  y.reset();
+  CHECK(files() == 0);
+}
