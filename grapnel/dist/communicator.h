@@ -1,0 +1,91 @@
+/// Communicator: one rank's end of a line between ranks, as a backend implements it. Users see ProcessGroup.
+///
+/// A collective is described by a Call, which all ranks can compare, and an Operation, which also has this rank's memory. A
+/// communicator is handed operations and completes their futures later, from a thread of its own.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "grapnel/dist/future.h"
+#include "grapnel/tensor/tensor.h"
+
+namespace grapnel::dist {
+
+/// Something between the ranks went wrong. The group refuses work from then on; ProcessGroup::renew makes another.
+class CommError : public Error {
+ public:
+  using Error::Error;
+};
+/// A collective was not completed in time: a rank is dead, stuck or slow.
+class CommTimeout : public CommError {
+ public:
+  using CommError::CommError;
+};
+/// Another rank, or this one, gave the group up.
+class CommAborted : public CommError {
+ public:
+  using CommError::CommError;
+};
+/// The ranks did not call the same collective.
+class CommMismatch : public CommError {
+ public:
+  using CommError::CommError;
+};
+
+enum class ReduceOp : uint8_t { sum, product, min, max };
+enum class CallKind : uint8_t { all_reduce, broadcast, all_gather, reduce_scatter, all_to_all, barrier, split, send, recv };
+std::string_view name(ReduceOp op);
+std::string_view name(CallKind kind);
+
+/// What a rank asks for. Ranks that take part in one collective have equal calls.
+struct Call {
+  CallKind kind = CallKind::barrier;
+  ReduceOp op = ReduceOp::sum;
+  DType dtype = DType::Float32;
+  int64_t count = 0;  ///< elements: of the tensor, or of the part that goes to or comes from one rank
+  int peer = 0;       ///< root of a broadcast, other end of send and recv
+  int tag = 0;        ///< of send and recv
+  friend bool operator==(const Call&, const Call&) = default;
+  bool is_point_to_point() const { return kind == CallKind::send || kind == CallKind::recv; }
+  /// "all_reduce(sum, f32, 100 elements)"
+  std::string str() const;
+};
+
+using Clock = std::chrono::steady_clock;
+/// A call with the memory of one rank.
+struct Operation {
+  Call call;
+  uint64_t sequence = 0;
+  Tensor input, output;  ///< contiguous; the same tensor where the call works in place
+  Clock::time_point deadline;
+  std::chrono::milliseconds timeout{0};
+  std::vector<Tensor> result;
+  Future<std::vector<Tensor>> done;
+};
+using OperationPtr = std::shared_ptr<Operation>;
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual const std::string& name() const = 0;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// Hands over an operation. Never blocks, never throws: failures go to the operation's future.
+  virtual void submit(OperationPtr operation) = 0;
+  /// The communicator of some of the ranks, in the order given; all ranks call it alike. Null for those left out.
+  virtual std::shared_ptr<Communicator> split(const std::vector<int>& ranks, const std::string& name) = 0;
+  /// A communicator of the same ranks that has nothing to do with failures so far; all ranks call it alike.
+  virtual std::shared_ptr<Communicator> renew() = 0;
+  /// Makes every operation, here and on other ranks, fail with CommAborted.
+  virtual void abort(const std::string& reason) = 0;
+  virtual bool aborted() const = 0;
+  /// Where callbacks of this rank's futures run.
+  virtual const std::shared_ptr<Executor>& executor() const = 0;
+  /// A number that ranks on one machine share.
+  virtual uint64_t machine() const = 0;
+};
+
+}  // namespace grapnel::dist

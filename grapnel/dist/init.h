@@ -1,0 +1,24 @@
+/// dist::init: the group of all ranks, over whatever started this program.
+#pragma once
+
+#include "grapnel/dist/process_group.h"
+
+namespace grapnel::dist {
+
+enum class Backend : uint8_t {
+  automatic,  ///< MPI when mpirun or srun started this process, else threads
+  threads,    ///< inside run_threads the group of its ranks, else a group of one
+  mpi,
+};
+struct InitOptions {
+  Backend backend = Backend::automatic;
+  std::chrono::milliseconds timeout = kDefaultTimeout;
+};
+
+/// The group of all ranks. Calling it again gives the same one.
+ProcessGroup init(const InitOptions& options = {});
+
+/// Whether the environment says that a launcher of MPI programs started this process.
+bool launched_by_mpi();
+
+}  // namespace grapnel::dist
