@@ -20,6 +20,7 @@
 #include "grapnel/compile/backward.h"
 #include "grapnel/compile/compile.h"
 #include "grapnel/compile/trace.h"
+#include "grapnel/dist/dist.h"
 #include "grapnel/nn/nn.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"

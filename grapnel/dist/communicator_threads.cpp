@@ -328,7 +328,11 @@ std::vector<ProcessGroup> make_ranks(int count, const ThreadsOptions& options) {
   return groups;
 }
 
+thread_local const ProcessGroup* own_group = nullptr;
+
 }  // namespace
+
+ProcessGroup group_of_this_thread() { return own_group ? *own_group : ProcessGroup(); }
 
 void run_threads(int count, const std::function<void(ProcessGroup)>& fn, const ThreadsOptions& options) {
   check(count > 0, "run_threads: the number of ranks must be positive, got ", count, ".");
@@ -339,6 +343,7 @@ void run_threads(int count, const std::function<void(ProcessGroup)>& fn, const T
   for (ProcessGroup& group : groups)
     threads.emplace_back([&, group = std::move(group)]() mutable {
       Executor::Scope scope(group.communicator().executor());
+      own_group = &group;
       try {
         fn(group);
       } catch (...) {

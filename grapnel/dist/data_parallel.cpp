@@ -56,12 +56,6 @@ ReducerOptions reducer_options(const DataParallelOptions& o) {
   return out;
 }
 
-std::vector<int> all_ranks(const ProcessGroup& group) {
-  std::vector<int> out;
-  for (int r = 0; r < group.size(); ++r) out.push_back(r);
-  return out;
-}
-
 }  // namespace
 
 NoSync::NoSync(DataParallelModule& model) : model_(model), before_(model.sync_) {
@@ -79,7 +73,7 @@ DataParallelModule::DataParallelModule(std::shared_ptr<nn::Module> module, Proce
   check(!parameters.empty(), "DistributedDataParallel: the module has no parameter that requires grad, so there is nothing to average.");
   given_ = group;
   // Wrappers must not get into each other's way, so each has an order of its own.
-  const ProcessGroup own = group.subgroup(all_ranks(group), "data parallel");
+  const ProcessGroup own = group.duplicate("data parallel");
   check_same_parameters(parameters, own);
   std::vector<Tensor> state = inner_->parameters();
   for (const Tensor& t : inner_->buffers()) state.push_back(t);
@@ -94,7 +88,7 @@ DataParallelModule::~DataParallelModule() = default;
 void DataParallelModule::reset(const ProcessGroup& group) {
   check(static_cast<bool>(group), "reset: the group is empty.");
   given_ = group;
-  const ProcessGroup own = group.subgroup(all_ranks(group), "data parallel");
+  const ProcessGroup own = group.duplicate("data parallel");
   buffer_channel_ = own.channel("buffers");
   reducer_->reset(own);
 }

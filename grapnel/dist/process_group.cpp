@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <numeric>
 
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/ops/factories.h"
@@ -198,15 +199,20 @@ ProcessGroup ProcessGroup::subgroup(const std::vector<int>& ranks, const std::st
   return group;
 }
 
+ProcessGroup ProcessGroup::duplicate(const std::string& name) const {
+  std::vector<int> all(static_cast<size_t>(size()));
+  std::iota(all.begin(), all.end(), 0);
+  ProcessGroup group = subgroup(all, name);
+  group.state_->timeout_ms = state_->timeout_ms;
+  return group;
+}
+
 ProcessGroup ProcessGroup::channel(const std::string& name) const {
   communicator();
   std::unique_lock lock(state_->mutex);
   if (const auto it = state_->channels.find(name); it != state_->channels.end()) return it->second;
   lock.unlock();
-  std::vector<int> all(static_cast<size_t>(size()));
-  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
-  ProcessGroup group = subgroup(all, name);
-  group.state_->timeout_ms = state_->timeout_ms;
+  ProcessGroup group = duplicate(name);
   lock.lock();
   return state_->channels.emplace(name, std::move(group)).first->second;
 }

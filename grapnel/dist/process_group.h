@@ -69,8 +69,9 @@ class ProcessGroup {
   // --- Further groups -----------------------------------------------------------------------------------------------------
   /// The group of some of the ranks, in the order given. All ranks of this group call it; those left out get no group.
   ProcessGroup subgroup(const std::vector<int>& ranks, const std::string& name = "subgroup") const;
-  /// A group of the same ranks with an order of its own: see Note [Same collectives in the same order]. Channels are made on
-  /// first use and kept; all ranks use new ones in the same order.
+  /// A group of the same ranks with an order of its own: see Note [Same collectives in the same order]. It shares this group's timeout.
+  ProcessGroup duplicate(const std::string& name) const;
+  /// The same, made on first use and kept; all ranks use new ones in the same order.
   ProcessGroup channel(const std::string& name) const;
   /// After a failure: a group of the same ranks that works again, if all of them are still there. All ranks call it.
   ProcessGroup renew() const;

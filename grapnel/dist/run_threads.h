@@ -21,6 +21,9 @@ struct ThreadsOptions {
 /// Calls `fn(group)` on `count` threads, each a rank, and waits for them.
 void run_threads(int count, const std::function<void(ProcessGroup)>& fn, const ThreadsOptions& options = {});
 
+/// Inside run_threads the group of the calling rank, else none.
+ProcessGroup group_of_this_thread();
+
 /// A group of one: the calling program by itself.
 ProcessGroup single_rank(std::chrono::milliseconds timeout = kDefaultTimeout);
 

@@ -1,4 +1,5 @@
 /// The wrapper: buckets, modes, hooks on parameters, and the vectors D1 to D14 that do not belong to one hook.
+#include <bit>
 #include <thread>
 
 #include "weighted.h"
@@ -8,7 +9,7 @@ using namespace grapnel::test;
 using dist::DataParallelOptions;
 using dist::DistributedDataParallel;
 
-TEST_CASE("gradients are averaged over ranks, and replicas start equal") {
+TEST_CASE("comm.1: gradients are averaged over ranks, and replicas start equal") {
   for (int ranks : {1, 2, 3, 4})
     on_ranks(ranks, [](ProcessGroup group) {
       auto module = weighted({{2, 3}, {4}}, kFloat32, group.rank() + 5);
@@ -141,7 +142,7 @@ TEST_CASE("comm.D5: with join, ranks without inputs take part with zeros") {
     });
 }
 
-TEST_CASE("join works when a rank has no inputs at all, with several buckets and a search for unused parameters") {
+TEST_CASE("comm.5.7: join works when a rank has no inputs at all, with several buckets and a search for unused parameters") {
   for (const bool search : {false, true})
     on_ranks(3, [&](ProcessGroup group) {
       auto module = weighted({{4}, {4}, {4}});
@@ -189,7 +190,7 @@ TEST_CASE("comm.D6: with gradient_as_bucket_view, grad() lies in the bucket, wit
   });
 }
 
-TEST_CASE("a gradient that is replaced while the pass is under way is an error with gradient_as_bucket_view") {
+TEST_CASE("comm.5.5: a gradient that is replaced while the pass is under way is an error with gradient_as_bucket_view") {
   on_ranks(2, [](ProcessGroup group) {
     auto module = weighted({{3}, {5}});
     DistributedDataParallel model(module, group, {.gradient_as_bucket_view = true, .buckets = {{1}, {0}}});
@@ -275,7 +276,7 @@ TEST_CASE("comm.D11: hooks on parameters act on the local gradient, after-reduct
   });
 }
 
-TEST_CASE("buckets are laid out anew once, in the order in which gradients arrived on rank 0") {
+TEST_CASE("comm.2.4: buckets are laid out anew once, in the order in which gradients arrived on rank 0") {
   on_ranks(2, [](ProcessGroup group) {
     std::vector<std::vector<int64_t>> shapes(11, {1600});
     shapes[0] = {80};
@@ -299,7 +300,7 @@ TEST_CASE("buckets are laid out anew once, in the order in which gradients arriv
   });
 }
 
-TEST_CASE("results do not depend on the size of buckets") {
+TEST_CASE("comm.2.2: results do not depend on the size of buckets") {
   std::vector<std::vector<double>> seen(2);
   on_ranks(2, [&](ProcessGroup group) {
     Tensor expected;
@@ -318,7 +319,7 @@ TEST_CASE("results do not depend on the size of buckets") {
   });
 }
 
-TEST_CASE("static graphs: iteration one counts, later ones send early; a change is an error") {
+TEST_CASE("comm.5.4: iteration one counts, later ones send early; a change is an error") {
   struct Reused : nn::Module {
     Tensor a, b, c;
     Reused() {
@@ -351,7 +352,7 @@ TEST_CASE("static graphs: iteration one counts, later ones send early; a change 
   });
 }
 
-TEST_CASE("static graphs: a parameter that goes missing is named at the next forward") {
+TEST_CASE("comm.5.4: a parameter that goes missing is named at the next forward") {
   on_ranks(2, [](ProcessGroup group) {
     DistributedDataParallel model(weighted({{1}, {1}}), group);
     model.set_static_graph();
@@ -363,7 +364,7 @@ TEST_CASE("static graphs: a parameter that goes missing is named at the next for
   });
 }
 
-TEST_CASE("an output that the loss leaves out: its parameters count as unused") {
+TEST_CASE("comm.5.2: an output that the loss leaves out: its parameters count as unused") {
   struct TwoHeads : nn::Module {
     Tensor a, b;
     TwoHeads() {
@@ -385,7 +386,7 @@ TEST_CASE("an output that the loss leaves out: its parameters count as unused") 
   });
 }
 
-TEST_CASE("searching although nothing is unused warns once; a graph of gradients warns once") {
+TEST_CASE("comm.5.6: searching although nothing is unused warns once; a graph of gradients warns once") {
   if (dist::launched_by_mpi()) return;
   std::vector<std::string> warnings;
   set_warning_handler([&](const std::string& text) { warnings.push_back(text); });
@@ -440,7 +441,7 @@ TEST_CASE("several wrappers live side by side, and one that is gone leaves its m
   });
 }
 
-TEST_CASE("comm.W1: a parameter shared by two layers is reduced once (test_ddp_weight_sharing)") {
+TEST_CASE("comm.9.2: a parameter shared by two layers is reduced once (test_ddp_weight_sharing)") {
   struct Shared : nn::Module {
     Tensor w;
     explicit Shared(int64_t n) { w = register_parameter("w", ones({n})); }
@@ -485,7 +486,7 @@ TEST_CASE("parameters with permuted strides keep them, in buckets and in grad()"
   });
 }
 
-TEST_CASE("reduced precision: forward and backward run narrow, parameters and gradients stay wide") {
+TEST_CASE("comm.6.9: with reduced precision forward and backward run narrow, parameters and gradients stay wide") {
   on_ranks(2, [](ProcessGroup group) {
     auto module = weighted({{2}, {3}});
     DistributedDataParallel model(module, group, {.reduced_precision = DataParallelOptions::ReducedPrecision{kBFloat16, kFloat32}});
@@ -522,7 +523,7 @@ TEST_CASE("communication begins before the last gradient is there") {
   });
 }
 
-TEST_CASE("the wrapper's own state goes on where it stopped") {
+TEST_CASE("comm.7: the wrapper's own state goes on where it stopped") {
   on_ranks(2, [](ProcessGroup group) {
     const std::vector<std::vector<int64_t>> shapes{{20}, {20}, {20}};
     DistributedDataParallel model(weighted(shapes), group, {.bucket_bytes = 80});
@@ -537,5 +538,43 @@ TEST_CASE("the wrapper's own state goes on where it stopped") {
     CHECK(grad_of(other, 2) == 3);
     CHECK(other.bucket_layout() == model.bucket_layout());
     CHECK(has(error_of<Error>([&] { other.load_wrapper_state(nn::StateDict()); }), "bucket_members"));
+  });
+}
+
+TEST_CASE("comm.5.1: without a hook gradients are divided by the number of ranks, then summed in their order") {
+  if (dist::launched_by_mpi()) return;  // The order is the library's there.
+  on_ranks(3, [](ProcessGroup group) {
+    DistributedDataParallel model(one(), group);
+    const double g[] = {1, 2, 4};
+    pass(model, {g[group.rank()]});
+    CHECK(model.module().p[0].grad().item<float>() == std::bit_cast<float>(0x40155556u));
+  });
+}
+
+TEST_CASE("comm.5.3: a parameter used inside no_sync only still sends what it has accumulated") {
+  on_ranks(2, [](ProcessGroup group) {
+    DistributedDataParallel model(weighted({{1}, {1}}), group, {.find_unused_parameters = true});
+    {
+      const auto local = model.no_sync();
+      pass(model, {1, group.rank() + 1.0});
+    }
+    model(std::vector<Tensor>{filled(1), Tensor()}).backward();
+    CHECK(grad_of(model, 0) == 2);
+    CHECK(grad_of(model, 1) == 1.5);
+  });
+}
+
+TEST_CASE("comm.9.2: a layer that is used later only is trained from then on (test_forward_backward_unused_parameters)") {
+  on_ranks(2, [](ProcessGroup group) {
+    auto module = weighted({{2}, {2}, {2}});
+    DistributedDataParallel model(module, group, {.find_unused_parameters = true});
+    optim::SGD optimizer(model.parameters(), 0.1);
+    for (int i = 0; i < 3; ++i) {
+      optimizer.zero_grad();
+      model(std::vector<Tensor>{filled(1, {2}), filled(1, {2}), i == 0 ? Tensor() : filled(group.rank() * 2, {2})}).backward();
+      CHECK(module->p[2].grad().defined() == (i > 0));
+      optimizer.step();
+    }
+    CHECK(number(module->p[2].detach()[0]) == doctest::Approx(0.8));
   });
 }

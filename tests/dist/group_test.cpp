@@ -8,7 +8,7 @@ using namespace grapnel;
 using namespace grapnel::test;
 using dist::ReduceOp;
 
-TEST_CASE("every collective gives the same on every rank, in every type that it takes") {
+TEST_CASE("comm.11: every collective gives the same on every rank, in every type that it takes") {
   for (int ranks : {1, 2, 3, 4})
     on_ranks(ranks, [&](ProcessGroup group) {
       const int r = group.rank(), w = group.size();

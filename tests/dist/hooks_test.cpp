@@ -78,7 +78,7 @@ TEST_CASE("comm.C4: f16 underflows where bf16 does not") { check_compression({"C
 TEST_CASE("comm.C5: what 16 bits make of 0.1 and 0.3") { check_compression({"C5", 0.1, 0.3, 0.19995117, 0.20019531}); }
 TEST_CASE("comm.C6: what 16 bits make of 1.01") { check_compression({"C6", 1.01, 1.01, 1.0097656, 1.0078125}); }
 
-TEST_CASE("16-bit compression stays within its bound and sends 16 bits") {
+TEST_CASE("comm.6.2: 16-bit compression stays within its bound and sends 16 bits") {
   for (int ranks : {2, 3, 4})
     on_ranks(ranks, [](ProcessGroup group) {
       const int w = group.size();
@@ -104,7 +104,7 @@ TEST_CASE("16-bit compression stays within its bound and sends 16 bits") {
     });
 }
 
-TEST_CASE("comm.A1: allreduce has the bits of the hook-less path (test_ddp_comm_hook_allreduce_hook)") {
+TEST_CASE("comm.6.1: allreduce has the bits of the hook-less path (test_ddp_comm_hook_allreduce_hook)") {
   for (int ranks : {2, 3, 4})
     on_ranks(ranks, [](ProcessGroup group) {
       auto a = weighted({{333}}), b = weighted({{333}});
@@ -219,7 +219,7 @@ TEST_CASE("comm.Q4: values below half a step are lost") {
   if (result.defined()) CHECK(all_are(result, 0));
 }
 
-TEST_CASE("quantising per channel has a scale for every 512 elements") {
+TEST_CASE("comm.6.5: quantising per channel has a scale for every 512 elements") {
   if (!on_all_ranks(2)) return;
   const Tensor big = cat({full({512}, 100.0), full({288}, 0.01)});
   uint64_t bytes = 0;
@@ -234,7 +234,7 @@ TEST_CASE("quantising per channel has a scale for every 512 elements") {
   if (bytes) CHECK(bytes == 2 * 8 + 1024);
 }
 
-TEST_CASE("quantising refuses gradients that are not finite") {
+TEST_CASE("comm.6.4: quantising refuses gradients that are not finite") {
   on_ranks(2, [](ProcessGroup group) {
     DistributedDataParallel model(one(), group);
     model.register_comm_hook(hooks::quantize_per_tensor);
@@ -265,7 +265,7 @@ TEST_CASE("comm.L1: post-local SGD averages over the world first, over subgroups
     });
 }
 
-TEST_CASE("post-local SGD makes subgroups of machines by itself") {
+TEST_CASE("comm.6.8: post-local SGD makes subgroups of machines by itself") {
   if (dist::launched_by_mpi()) return;
   dist::run_threads(4, [](ProcessGroup group) {
     DistributedDataParallel model(weighted({{2}, {2}}), group, {.bucket_bytes = 8});
@@ -323,7 +323,7 @@ TEST_CASE("hook_then_optimizer can be limited to some parameters") {
   });
 }
 
-TEST_CASE("comm.O2: an optimiser inside backward uses gradients up, and excludes hooks, no_sync and accumulation") {
+TEST_CASE("comm.6.9: an optimiser inside backward uses gradients up, and excludes hooks, no_sync and accumulation") {
   on_ranks(2, [](ProcessGroup group) {
     DistributedDataParallel model(one(), group);
     auto optimizer = std::make_shared<optim::SGD>(model.parameters(), 0.1);
@@ -365,7 +365,7 @@ TEST_CASE("comm.D12: on one rank the exact hooks are the identity, the others di
   });
 }
 
-TEST_CASE("comm.9.2: futures can be chained (test_ddp_comm_hook_future_passing_cpu)") {
+TEST_CASE("comm.6.3: wrappers compose, and futures can be chained (test_ddp_comm_hook_future_passing_cpu)") {
   for (const bool view : {false, true})
     for (const bool is_static : {false, true})
       on_ranks(2, [&](ProcessGroup group) {

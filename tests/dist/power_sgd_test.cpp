@@ -120,7 +120,7 @@ TEST_CASE("orthogonalising: the vector of the specification, zero columns, and m
   CHECK(allclose(bmm(many.transpose(1, 2), many), eye(7, kFloat64).expand({3, 7, 7}), 0, 1e-9));
 }
 
-TEST_CASE("properties: projection of the mean, exact for low rank, equal bits on all ranks, zero stays zero") {
+TEST_CASE("comm.6.6: projection of the mean, exact for low rank, equal bits on all ranks, zero stays zero") {
   on_ranks(3, [](ProcessGroup group) {
     for (const bool batched_shapes : {false, true}) {
       auto state = std::make_shared<PowerSGDState>(PowerSGDOptions{.matrix_approximation_rank = 3, .start_powerSGD_iter = 2, .batch_tensors_with_same_shape = batched_shapes});
@@ -168,7 +168,7 @@ TEST_CASE("matrices of equal shape can be handled together, with the same result
   });
 }
 
-TEST_CASE("batched PowerSGD takes the bucket as one square, and ranks beyond its side are cut") {
+TEST_CASE("comm.6.7: batched PowerSGD takes the bucket as one square, and ranks beyond its side are cut") {
   on_ranks(2, [](ProcessGroup group) {
     for (const auto& [n, side] : {std::pair{1, 1}, {2, 2}, {4, 2}, {5, 3}, {10, 4}, {800, 29}}) {
       auto state = std::make_shared<PowerSGDState>(PowerSGDOptions{.matrix_approximation_rank = 2, .start_powerSGD_iter = 2});
