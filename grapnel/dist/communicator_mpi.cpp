@@ -220,11 +220,19 @@ class Engine {
       }
       ++i;
     }
-    while (const char* note = transport_->next_note()) {
-      moved = true;
-      hear(note);
-    }
+    while (const char* note = transport_->next_note()) heard_.push_back({note, Clock::now(), 0});
+    if (!heard_.empty()) act_on_notes();
     return moved;
+  }
+
+  // A rank that gives up has completed everything it did before; so may this one. What is under way gets a few rounds to arrive.
+  void act_on_notes() {
+    Heard& first = heard_.front();
+    ++first.rounds;
+    if (!active_.empty() && (first.rounds < 50 || Clock::now() - first.since < std::chrono::milliseconds(20))) return;
+    const std::string text = std::move(first.text);
+    heard_.pop_front();
+    hear(text);
   }
 
   void begin(PostedPtr posted) {
@@ -326,6 +334,12 @@ class Engine {
   std::atomic<bool> timed_out_{false};
   bool stopping_ = false, stopped_ = false;
   // Of the communication thread:
+  struct Heard {
+    std::string text;
+    Clock::time_point since;
+    int rounds;
+  };
+  std::deque<Heard> heard_;
   std::vector<Active> active_;
   std::map<Line, std::deque<PostedPtr>> unchecked_;
   std::function<void()> progress_;
@@ -373,7 +387,10 @@ class MpiCommunicator final : public Communicator {
   }
 
   std::shared_ptr<Communicator> renew() override {
-    const std::string id = str(fate_->id, "|", name_, "#", renewals_++);
+    // The same on all ranks of the group, and short enough for a note.
+    std::string about = str(fate_->id, " ", name_, " ", renewals_++);
+    for (int r : world_) about += str(" ", r);
+    const std::string id = std::to_string(std::hash<std::string>()(about));
     const FatePtr fresh = engine_.fate(id);
     auto made = std::make_shared<Line>(MpiTransport::kNone);
     const int number = static_cast<int>(std::hash<std::string>()(id) % 32768);

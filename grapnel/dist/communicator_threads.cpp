@@ -213,11 +213,9 @@ class ThreadFamily {
     failure_ = why;
     failure_text_ = std::move(text);
     auto pending = std::exchange(pending_, {});
-    auto ready = std::exchange(ready_, {});
     lock.unlock();
+    // What all ranks have called already is still carried out.
     for (auto& [deadline, posted] : pending) posted.first->done.set_error(why);
-    for (auto& ops : ready)
-      for (auto& op : ops) op->done.set_error(why);
     lock.lock();
   }
 

@@ -51,8 +51,8 @@ def main():
     program = pathlib.Path(sys.argv[1], "tests", "test_dist")
     passed = failed = 0
     for what, processes, arguments, env in RUNS:
-        command = mpirun(processes, [str(program), *arguments], env)
-        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300,
+        command = mpirun(processes, [str(program), "-nc", *arguments], env)
+        run = subprocess.run(["timeout", "200", *command], capture_output=True, text=True, check=False,
                              env={**os.environ, **env, "OMP_NUM_THREADS": "1"})
         output = run.stdout + run.stderr
         counts = SUMMARY.findall(output)

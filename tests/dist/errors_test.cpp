@@ -284,6 +284,7 @@ TEST_CASE("comm.F3: the wrapper that failed works again after reset with a new g
 }
 
 TEST_CASE("comm.E17: a rank that stops taking part: the others get a timeout, gradients stay, and a checkpoint can be made") {
+  if (dist::launched_by_mpi()) return;  // After a timeout MPI cannot be ended properly; see check_faults.py.
   on_ranks(3, [](ProcessGroup group) {
     DistributedDataParallel model(weighted({{1}, {2}}), group, {.buckets = {{1}, {0}}});
     pass(model, {1, 1});

@@ -162,6 +162,7 @@ TEST_CASE("comm.E18: ranks that call different collectives are told both calls, 
 }
 
 TEST_CASE("comm.E17: a collective that a rank does not join ends in a timeout that says who is missing") {
+  if (dist::launched_by_mpi()) return;  // After a timeout MPI cannot be ended properly; see check_faults.py.
   on_ranks(3, [](ProcessGroup group) {
     const ProcessGroup line = group.channel("bucket 3");
     group.set_timeout(200ms);
@@ -171,7 +172,7 @@ TEST_CASE("comm.E17: a collective that a rank does not join ends in a timeout th
       CHECK(has(text, "all_reduce(sum, f32, 5 elements), number 1 of group '"));
       CHECK(has(text, "bucket 3'"));
       CHECK(has(text, "after 200 ms"));
-      if (!dist::launched_by_mpi()) CHECK(has(text, "rank 2"));
+      CHECK(has(text, "rank 2"));
       CHECK(group.aborted());
     }
   });
