@@ -23,6 +23,7 @@
 #include "grapnel/compile/trace.h"
 #include "grapnel/data/data_loader.h"
 #include "grapnel/data/datasets.h"
+#include "grapnel/dist/dist.h"
 #include "grapnel/hooks/hooks.h"
 #include "grapnel/io/npy.h"
 #include "grapnel/io/safetensors.h"

@@ -45,9 +45,6 @@ bool is_dense(const TensorImpl& t) {
   return true;
 }
 
-/// Strides a gradient of `leaf` should have: the leaf's own when it is dense, else contiguous.
-Shape grad_strides(const TensorImpl& leaf) { return is_dense(leaf) ? leaf.strides : contiguous_strides(leaf.sizes); }
-
 bool same_strides(const TensorImpl& t, const Shape& strides) {
   for (int i = 0; i < strides.size(); ++i)
     if (t.sizes[i] != 1 && t.strides[i] != strides[i]) return false;
@@ -55,6 +52,8 @@ bool same_strides(const TensorImpl& t, const Shape& strides) {
 }
 
 }  // namespace
+
+Shape grad_strides(const TensorImpl& leaf) { return is_dense(leaf) ? leaf.strides : contiguous_strides(leaf.sizes); }
 
 // Note [Adopting gradients]
 // When grad() is still undefined and the pass builds no graph, the incoming buffer becomes grad() without a copy, provided

@@ -6,6 +6,9 @@
 
 namespace grapnel {
 
+/// Strides a gradient of `leaf` should have: the leaf's own when it is dense, else contiguous.
+Shape grad_strides(const TensorImpl& leaf);
+
 class AccumulateGrad final : public Node {
  public:
   explicit AccumulateGrad(Tensor leaf);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <deque>
 #include <exception>
+#include <limits>
 #include <map>
 #include <thread>
 #include <unordered_map>
@@ -484,9 +485,13 @@ void backward(const variable_list& tensors, const variable_list& grad_tensors, s
                .inputs = inputs.empty() ? std::nullopt : std::optional(TensorList(inputs))});
 }
 
-void queue_callback(std::function<void()> fn) {
+void queue_callback(std::function<void()> fn) { queue_callback(std::move(fn), std::numeric_limits<int>::max()); }
+
+void queue_callback(std::function<void()> fn, int depth) {
   check(thread_state.pass != nullptr, "queue_callback: no backward pass is running on this thread; callbacks are queued from hooks.");
-  thread_state.pass->queue(std::move(fn));
+  Pass* pass = thread_state.pass;
+  while (pass->depth() > depth) pass = pass->outer();
+  pass->queue(std::move(fn));
 }
 
 StrongBackward::StrongBackward() : before_(std::exchange(thread_state.strong, true)) {}

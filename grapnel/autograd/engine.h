@@ -73,6 +73,9 @@ void backward(const variable_list& tensors, const variable_list& grad_tensors = 
               bool create_graph = false, const variable_list& inputs = {});
 /// Runs `fn` once after all nodes of the innermost pass; only during a pass.
 void queue_callback(std::function<void()> fn);
+/// The same after the pass that is `depth` deep: 0 for the one the user started, 1 for one started inside a hook of it, and so on. If there
+/// are not so many, the innermost.
+void queue_callback(std::function<void()> fn, int depth);
 
 /// While it lives, a pass of this thread that fails leaves grad() of every leaf as it was.
 class StrongBackward {

@@ -75,11 +75,25 @@ Tensor Optimizer::run(const LossClosure& closure) {
 
 bool Optimizer::fits(const std::string&, const Tensor& saved, const Tensor& param) const { return saved.shape() == param.shape(); }
 
-void Optimizer::step_param(const Tensor& param) {
+Optimizer::Slot& Optimizer::slot_of(const Tensor& param) {
   Slot* slot = param.defined() ? find(param) : nullptr;
   check(slot != nullptr, "step_param: the tensor is no parameter of this optimiser.");
+  return *slot;
+}
+
+void Optimizer::step_param(const Tensor& param) {
+  Slot& slot = slot_of(param);
   NoGradGuard no_grad;
-  update_slot(param, *slot);
+  update_slot(param, slot);
+}
+
+void Optimizer::step_param(const Tensor& param, const Tensor& grad) {
+  Slot& slot = slot_of(param);
+  check(grad.defined() && grad.shape() == param.shape() && grad.dtype() == param.dtype(), "step_param: the gradient ",
+        grad.defined() ? str("is ", grad.dtype(), " of shape ", grad.shape()) : std::string("is undefined"), ", the parameter ", param.dtype(), " of shape ",
+        param.shape(), ".");
+  NoGradGuard no_grad;
+  update(param, grad.detach(), groups_[slot.group].options(), *slot.state);
 }
 
 void Optimizer::zero_grad(bool set_to_none) {

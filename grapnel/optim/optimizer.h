@@ -96,6 +96,8 @@ class Optimizer {
   Tensor step(LossClosure closure = nullptr);
   /// Updates one parameter if it has a gradient, without step hooks. The result has the same bits as in step().
   void step_param(const Tensor& param);
+  /// The same with a gradient that is not in grad(), such as one averaged over ranks.
+  void step_param(const Tensor& param, const Tensor& grad);
   void zero_grad(bool set_to_none = true);
 
   /// The parameters must be leaves and in no group yet.
@@ -159,6 +161,7 @@ class Optimizer {
     std::unique_ptr<OptimizerParamState> state;
   };
   Slot* find(const Tensor& param);
+  Slot& slot_of(const Tensor& param);
   void update_slot(const Tensor& param, Slot& slot);
 
   std::unique_ptr<OptimizerOptions> defaults_;

@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 # What the second tree shares with the first, so that its objects are the same.
 INHERITED = re.compile(r"^(CMAKE_BUILD_TYPE|CMAKE_CXX_COMPILER|CMAKE_CXX_COMPILER_LAUNCHER|CMAKE_CXX_FLAGS\w*"
-                       r"|CMAKE_COMPILE_WARNING_AS_ERROR|CMAKE_PREFIX_PATH|GRAPNEL_LLVM|GRAPNEL_SANITIZE):\w+=(.*)$")
+                       r"|CMAKE_COMPILE_WARNING_AS_ERROR|CMAKE_PREFIX_PATH|GRAPNEL_LLVM|GRAPNEL_MPI|GRAPNEL_SANITIZE):\w+=(.*)$")
 
 
 def run(*command, **env):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Every #include "grapnel/..." in grapnel/ follows the arrows between the folders.
 
-    base <- tensor <- ops <- autograd <- nn, optim, dist             (a <- b: b may include a)
+    base <- tensor <- ops <- autograd <- nn, optim                   (a <- b: b may include a)
                       ops <- io; io, autograd <- data
-                      io, nn, optim <- hooks; hooks, data <- train
+                      io, nn, optim <- hooks; hooks, data <- train; nn, optim <- dist
                       ops <- capture <- codegen <- compile -> autograd
 
 An arrow carries on: nn may include base. grapnel.h and compat/ stand above all folders and may
@@ -21,7 +21,7 @@ ARROWS = {
     "io": ["ops"],
     "nn": ["autograd"],
     "optim": ["autograd"],
-    "dist": ["autograd"],
+    "dist": ["nn", "optim"],
     "data": ["io", "autograd"],
     "hooks": ["nn", "optim", "io"],
     "train": ["hooks", "data"],

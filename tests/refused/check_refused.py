@@ -10,7 +10,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# (what, a statement with a tensor x and a node n, a part of the message; None: it must compile)
+# (what, a statement with a tensor x, a node n and a data-parallel model d, a part of the message; None: it must compile)
 CASES = [
     ("a well-formed hook", "x.register_hook([](const Tensor& g) { return g * 2; });", None),
     ("eager.R3: a tensor hook that returns a number", "x.register_hook([](const Tensor&) { return 1.0; });",
@@ -25,11 +25,21 @@ CASES = [
      "a node post-hook is called as hook(const variable_list& grad_inputs"),
     ("eager.S8: an unpack hook that returns no tensor",
      "autograd::SavedTensorHooks s([](const Tensor& t) { return t; }, [](const Tensor&) { return 1; });", "unpack must return a tensor"),
+    ("a well-formed comm hook", "d.register_comm_hook([](dist::GradBucket& b) { return dist::Future<Tensor>(b.buffer()); });", None),
+    ("comm.E2: a comm hook that cannot be called", "d.register_comm_hook(7);", "a comm hook is called as hook(dist::GradBucket&)"),
+    ("comm.E3: a comm hook that takes a tensor", "d.register_comm_hook([](const Tensor& t) { return dist::Future<Tensor>(t); });",
+     "a comm hook is called as hook(dist::GradBucket&)"),
+    ("comm.E4: a comm hook that returns no future", "d.register_comm_hook([](dist::GradBucket& b) { return b.buffer(); });",
+     "a comm hook returns dist::Future<Tensor>"),
+    ("the state of a comm hook as a plain variable", "int s = 0; d.register_comm_hook(s, [](int&, dist::GradBucket& b) { return dist::Future<Tensor>(b.buffer()); });",
+     "pass the state of a comm hook as std::shared_ptr, std::ref or a value"),
+    ("an optimiser without step_param", "dist::hooks::hook_then_optimizer(dist::hooks::allreduce, std::make_shared<int>(1));",
+     "the optimiser must offer step_param(param, grad)"),
     ("a tensor in a condition", "if (x) {}", "deleted function"),
 ]
 PROGRAM = """#include <grapnel/grapnel.h>
 using namespace grapnel;
-void use(Tensor x, NodePtr n) {{ (void)n; {} }}
+void use(Tensor x, NodePtr n, dist::DataParallelModule& d) {{ (void)n; (void)d; {} }}
 """
 
 

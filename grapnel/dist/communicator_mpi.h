@@ -1,0 +1,18 @@
+/// Ranks that are processes, started by mpirun or srun.
+#pragma once
+
+#include "grapnel/dist/communicator.h"
+
+namespace grapnel::dist {
+
+struct MpiOptions {
+  /// Ranks compare their calls before each collective, so that different ones are told apart instead of waiting for each other.
+  bool check_calls = false;
+  /// Larger counts are sent in pieces; 0 for what MPI allows.
+  int64_t largest_count = 0;
+};
+
+/// The communicator of all processes. Loads libgrapnel_mpi.so and starts the communication thread; once per process.
+std::shared_ptr<Communicator> connect_mpi(const MpiOptions& options);
+
+}  // namespace grapnel::dist

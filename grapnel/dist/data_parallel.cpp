@@ -1,0 +1,175 @@
+#include "grapnel/dist/data_parallel.h"
+
+#include "grapnel/autograd/grad_mode.h"
+#include "grapnel/autograd/meta.h"
+#include "grapnel/dist/hooks.h"
+#include "grapnel/dist/replicas.h"
+#include "grapnel/ops/factories.h"
+#include "grapnel/ops/functions.h"
+
+namespace grapnel::dist {
+
+namespace {
+
+/// Stands between the outputs of the module and what uses them. A pass that starts from some of the outputs so reaches all of them,
+/// with undefined gradients where there are none.
+class OutputMarker final : public Node {
+ public:
+  explicit OutputMarker(std::weak_ptr<Reducer> reducer) : reducer_(std::move(reducer)) {}
+  std::string name() const override { return "data_parallel_outputs"; }
+  Grads apply(Grads grads) override {
+    if (const auto reducer = reducer_.lock()) reducer->on_outputs();
+    return grads;
+  }
+  Tensor mark(const Tensor& t) {
+    add_next_edge(gradient_edge(t));
+    const uint32_t slot = add_slot(t);
+    Tensor out = t.detach();
+    set_history(out, NodePtr(this), slot);
+    return out;
+  }
+
+ private:
+  std::weak_ptr<Reducer> reducer_;
+};
+
+std::vector<Parameter> trained_parameters(const nn::Module& module) {
+  std::vector<Parameter> out;
+  for (const auto& item : module.named_parameters())
+    if (item.value().requires_grad()) out.push_back({item.key(), item.value()});
+  return out;
+}
+
+ReducerOptions reducer_options(const DataParallelOptions& o) {
+  ReducerOptions out;
+  if (o.bucket_bytes) out.bucket_bytes = out.first_bucket_bytes = *o.bucket_bytes;
+  if (o.first_bucket_bytes) out.first_bucket_bytes = *o.first_bucket_bytes;
+  check(out.bucket_bytes > 0 && out.first_bucket_bytes > 0, "DistributedDataParallel: bucket sizes must be positive, got ", out.bucket_bytes, " and ",
+        out.first_bucket_bytes, ".");
+  out.find_unused_parameters = o.find_unused_parameters;
+  out.static_graph = o.static_graph;
+  out.gradient_as_bucket_view = o.gradient_as_bucket_view;
+  out.small_bucket_last = o.small_bucket_last;
+  out.buckets = o.buckets;
+  out.on_event = o.on_event;
+  if (o.reduced_precision) out.reduced_precision = o.reduced_precision->parameters;
+  return out;
+}
+
+}  // namespace
+
+NoSync::NoSync(DataParallelModule& model) : model_(model), before_(model.sync_) {
+  check(!model.optimizer_inside_, "no_sync: the optimiser runs inside backward, so gradients cannot accumulate.");
+  model.sync_ = false;
+}
+NoSync::~NoSync() { model_.sync_ = before_; }
+
+DataParallelModule::DataParallelModule(std::shared_ptr<nn::Module> module, ProcessGroup group, DataParallelOptions options)
+    : nn::Module("DistributedDataParallel"), inner_(std::move(module)), options_(std::move(options)) {
+  check(inner_ != nullptr, "DistributedDataParallel: the module is empty.");
+  check(static_cast<bool>(group), "DistributedDataParallel: the group is empty.\nGet one from dist::init() or dist::run_threads().");
+  register_module("module", inner_);
+  std::vector<Parameter> parameters = trained_parameters(*inner_);
+  check(!parameters.empty(), "DistributedDataParallel: the module has no parameter that requires grad, so there is nothing to average.");
+  given_ = group;
+  // Wrappers must not get into each other's way, so each has an order of its own.
+  const ProcessGroup own = group.duplicate("data parallel");
+  check_same_parameters(parameters, own);
+  std::vector<Tensor> state = inner_->parameters();
+  for (const Tensor& t : inner_->buffers()) state.push_back(t);
+  broadcast_tensors(state, own);
+  buffer_channel_ = own.channel("buffers");
+  reducer_ = std::make_shared<Reducer>(std::move(parameters), own, reducer_options(options_));
+  if (options_.reduced_precision) reducer_->set_hook({"of reduced precision", hooks::reduce_in(options_.reduced_precision->reduce)});
+}
+
+DataParallelModule::~DataParallelModule() = default;
+
+void DataParallelModule::reset(const ProcessGroup& group) {
+  check(static_cast<bool>(group), "reset: the group is empty.");
+  given_ = group;
+  const ProcessGroup own = group.duplicate("data parallel");
+  buffer_channel_ = own.channel("buffers");
+  reducer_->reset(own);
+}
+
+void DataParallelModule::set_hook(CommHook hook) { reducer_->set_hook(std::move(hook)); }
+
+void DataParallelModule::register_optimizer_in_backward(std::shared_ptr<optim::Optimizer> optimizer) {
+  check(optimizer != nullptr, "register_optimizer_in_backward: the optimiser is null.");
+  CommHook hook{"optimizer_in_backward", hooks::hook_then_optimizer(hooks::allreduce, std::move(optimizer)), true};
+  reducer_->set_hook(std::move(hook));
+  optimizer_inside_ = true;
+}
+
+std::vector<Tensor> DataParallelModule::buffers_to_sync() const {
+  return options_.broadcast_buffers ? inner_->buffers() : std::vector<Tensor>();
+}
+
+void DataParallelModule::before_forward() {
+  reducer_->check_usable();
+  syncing_ = sync_ && GradMode::is_enabled();
+  if (on_forward_) on_forward_(*this);
+  if (syncing_) reducer_->before_forward();
+  if (sync_)
+    if (const auto buffers = buffers_to_sync(); !buffers.empty()) broadcast_tensors(buffers, buffer_channel_, buffers_from_);
+  if (GradMode::is_enabled()) reducer_->lower_precision();
+  if (!syncing_) reducer_->disarm();
+}
+
+void DataParallelModule::after_forward(nn::Value& result) {
+  if (!syncing_) return;
+  std::vector<Tensor> outputs;
+  IntrusivePtr<OutputMarker> marker;
+  result.visit_tensors([&](Tensor& t) {
+    if (!t.defined() || !t.requires_grad()) return;
+    outputs.push_back(t);
+    if (!marks_outputs()) return;
+    if (!marker) marker = IntrusivePtr<OutputMarker>::adopt(new OutputMarker(reducer_));
+    t = marker->mark(t);
+  });
+  reducer_->prepare(outputs);
+}
+
+nn::StateDict DataParallelModule::wrapper_state() const {
+  nn::StateDict state;
+  const ReducerStats stats = reducer_->stats();
+  const auto add = [&](const char* name, const std::vector<int64_t>& values) {
+    Tensor t = empty({static_cast<int64_t>(values.size())}, kInt64);
+    std::copy(values.begin(), values.end(), t.data_ptr<int64_t>());
+    state.insert(name, t);
+  };
+  add("iterations", {stats.iterations});
+  add("rebuilt", {stats.rebuilt});
+  std::vector<int64_t> members, sizes;
+  for (const auto& bucket : reducer_->layout()) {
+    sizes.push_back(static_cast<int64_t>(bucket.size()));
+    for (size_t i : bucket) members.push_back(static_cast<int64_t>(i));
+  }
+  add("bucket_sizes", sizes);
+  add("bucket_members", members);
+  add("firings", reducer_->expected_firings());
+  return state;
+}
+
+void DataParallelModule::load_wrapper_state(const nn::StateDict& state) {
+  const auto get = [&](const char* name) {
+    const Tensor* t = state.find(name);
+    check(t != nullptr && t->dtype() == kInt64 && t->dim() == 1, "load_wrapper_state: there is no entry ", name, " of whole numbers.");
+    const Tensor flat = t->contiguous();
+    const auto* p = flat.data_ptr<int64_t>();
+    return std::vector<int64_t>(p, p + flat.numel());
+  };
+  const std::vector<int64_t> members = get("bucket_members"), sizes = get("bucket_sizes"), iterations = get("iterations"), rebuilt = get("rebuilt");
+  check(iterations.size() == 1 && rebuilt.size() == 1, "load_wrapper_state: iterations and rebuilt must be single numbers.");
+  std::vector<std::vector<size_t>> layout;
+  size_t at = 0;
+  for (int64_t size : sizes) {
+    check(size > 0 && at + static_cast<size_t>(size) <= members.size(), "load_wrapper_state: the bucket sizes do not fit the members.");
+    layout.emplace_back();
+    for (int64_t i = 0; i < size; ++i) layout.back().push_back(static_cast<size_t>(members[at++]));
+  }
+  reducer_->restore(iterations[0], rebuilt[0] != 0, std::move(layout), get("firings"));
+}
+
+}  // namespace grapnel::dist

@@ -1,0 +1,239 @@
+/// DistributedDataParallel: a module whose gradients are averaged over all ranks during the backward pass.
+///
+///   dist::ProcessGroup group = dist::init();
+///   dist::DistributedDataParallel model(Net(), group);
+///   model.register_comm_hook(dist::hooks::fp16_compress);       // optional: changes what is sent
+///   loss(model(x), y).backward();                               // grad() is now the mean over all ranks
+///   optimizer.step();
+///
+/// A comm hook is any callable `Future<Tensor>(GradBucket&)` or, with a state, `Future<Tensor>(State&, GradBucket&)`; see hooks.h for
+/// those that exist. Start reading at DataParallelModule::before_forward.
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <optional>
+
+#include "grapnel/dist/reducer.h"
+#include "grapnel/nn/nn.h"
+#include "grapnel/optim/optim.h"
+
+namespace grapnel::dist {
+
+struct DataParallelOptions {
+  /// Buckets are sent when they have this many bytes; the first one earlier, so that communication begins early. If only the former
+  /// is set, it holds for the first bucket, too.
+  std::optional<int64_t> bucket_bytes = {};
+  std::optional<int64_t> first_bucket_bytes = {};
+  /// For modules that do not use all parameters in every pass: the graph is searched after each forward.
+  bool find_unused_parameters = false;
+  /// The graph is the same in every iteration; allows parameters to be reached several times in one pass.
+  bool static_graph = false;
+  /// grad() lies in the buckets themselves, which saves a copy.
+  bool gradient_as_bucket_view = false;
+  /// Rank 0's buffers are copied to all before each forward.
+  bool broadcast_buffers = true;
+  /// Makes the bucket that is sent last the small one.
+  bool small_bucket_last = false;
+  /// A layout of one's own: lists of parameter indices. It is never changed.
+  std::vector<std::vector<size_t>> buckets = {};
+  /// Forward and backward work with parameters of `parameters`, sums are made in `reduce`; between passes everything is as wide as before.
+  struct ReducedPrecision {
+    DType parameters = kBFloat16;
+    DType reduce = kFloat32;
+  };
+  std::optional<ReducedPrecision> reduced_precision = {};
+  /// Called for gradients and buckets as things happen to them.
+  std::function<void(const ReducerEvent&)> on_event = {};
+};
+
+struct CommHookOptions {
+  std::string name = {};
+};
+
+namespace detail {
+template <class F>
+concept NamesItself = requires { std::string(std::decay_t<F>::name); };
+template <class F>
+std::string hook_name(CommHookOptions& options) {
+  if (!options.name.empty()) return std::move(options.name);
+  if constexpr (NamesItself<F>) return std::string(std::decay_t<F>::name);
+  else return "of the user";
+}
+template <class T>
+struct StateOf {
+  static_assert(!std::is_lvalue_reference_v<T>, "pass the state of a comm hook as std::shared_ptr, std::ref or a value to be moved in");
+  using Type = std::decay_t<T>;
+  static std::shared_ptr<Type> hold(T&& state) { return std::make_shared<Type>(std::forward<T>(state)); }
+};
+template <class S>
+struct StateOf<std::shared_ptr<S>> {
+  using Type = S;
+  static std::shared_ptr<S> hold(const std::shared_ptr<S>& state) {
+    check(state != nullptr, "register_comm_hook: the state is null.");
+    return state;
+  }
+};
+template <class S>
+struct StateOf<std::shared_ptr<S>&> : StateOf<std::shared_ptr<S>> {};
+template <class S>
+struct StateOf<const std::shared_ptr<S>&> : StateOf<std::shared_ptr<S>> {};
+template <class S>
+struct StateOf<std::reference_wrapper<S>> {
+  using Type = S;
+  static std::shared_ptr<S> hold(std::reference_wrapper<S> state) { return {std::shared_ptr<void>(), &state.get()}; }
+};
+template <class S>
+struct StateOf<std::reference_wrapper<S>&> : StateOf<std::reference_wrapper<S>> {};
+/// A group is a handle, so it may be passed as it is.
+template <>
+struct StateOf<ProcessGroup&> {
+  using Type = ProcessGroup;
+  static std::shared_ptr<ProcessGroup> hold(const ProcessGroup& group) { return std::make_shared<ProcessGroup>(group); }
+};
+template <>
+struct StateOf<const ProcessGroup&> : StateOf<ProcessGroup&> {};
+}  // namespace detail
+
+class DataParallelModule;
+
+/// While it lives, backward passes whose forward ran inside stay local and only accumulate.
+class [[nodiscard]] NoSync {
+ public:
+  explicit NoSync(DataParallelModule& model);
+  ~NoSync();
+  NoSync(const NoSync&) = delete;
+  NoSync& operator=(const NoSync&) = delete;
+
+ private:
+  DataParallelModule& model_;
+  bool before_;
+};
+
+/// Everything about the wrapper that does not depend on the module's type.
+class DataParallelModule : public nn::Module {
+ public:
+  DataParallelModule(std::shared_ptr<nn::Module> module, ProcessGroup group, DataParallelOptions options);
+  ~DataParallelModule() override;
+  DataParallelModule(const DataParallelModule&) = delete;
+  DataParallelModule& operator=(const DataParallelModule&) = delete;
+
+  /// The hook decides what is sent for a bucket and what becomes of it. Once, before the first backward pass, alike on all ranks.
+  template <class F>
+  void register_comm_hook(F&& hook, CommHookOptions options = {}) {
+    using D = std::decay_t<F>;
+    static_assert(std::is_invocable_v<D&, GradBucket&>, "a comm hook is called as hook(dist::GradBucket&), or with a state as hook(State&, dist::GradBucket&)");
+    static_assert(std::is_same_v<std::invoke_result_t<D&, GradBucket&>, Future<Tensor>>, "a comm hook returns dist::Future<Tensor>");
+    if constexpr (requires { static_cast<bool>(hook); }) check(static_cast<bool>(hook), "register_comm_hook: the hook is empty.");
+    std::string name = detail::hook_name<F>(options);
+    set_hook({std::move(name), [f = std::make_shared<D>(std::forward<F>(hook))](GradBucket& bucket) { return std::invoke(*f, bucket); }});
+  }
+  /// The state is a std::shared_ptr, a std::ref or a value to be moved in. It belongs to this rank.
+  template <class S, class F>
+    requires(!std::same_as<std::decay_t<F>, CommHookOptions>)
+  void register_comm_hook(S&& state, F&& hook, CommHookOptions options = {}) {
+    using D = std::decay_t<F>;
+    using State = typename detail::StateOf<S>::Type;
+    static_assert(std::is_invocable_v<D&, State&, GradBucket&>, "a comm hook is called as hook(dist::GradBucket&), or with a state as hook(State&, dist::GradBucket&)");
+    static_assert(std::is_same_v<std::invoke_result_t<D&, State&, GradBucket&>, Future<Tensor>>, "a comm hook returns dist::Future<Tensor>");
+    std::string name = detail::hook_name<F>(options);
+    set_hook({std::move(name), [s = detail::StateOf<S>::hold(std::forward<S>(state)), f = std::make_shared<D>(std::forward<F>(hook))](GradBucket& bucket) {
+                return std::invoke(*f, *s, bucket);
+              }});
+  }
+  /// A hook of the library by its name: "allreduce", "fp16_compress", "bf16_compress", "quantize_per_tensor", "quantize_per_channel", "noop".
+  void register_builtin_comm_hook(std::string_view name);
+  /// Steps every parameter during backward, as soon as its averaged gradient has arrived; grad() is undefined afterwards. Takes the place
+  /// of a comm hook, and excludes no_sync and accumulation.
+  void register_optimizer_in_backward(std::shared_ptr<optim::Optimizer> optimizer);
+  /// Calls `hook(parameter)` at the end of backward, when grad() is the average. Post-accumulate hooks see the local gradient.
+  template <class F>
+  HookHandle register_after_reduction_hook(const Tensor& parameter, F&& hook, HookOptions options = {}) {
+    static_assert(std::is_invocable_v<std::decay_t<F>&, const Tensor&>, "an after-reduction hook is called as hook(const Tensor& parameter)");
+    return reducer_->add_after_reduction_hook(parameter, std::forward<F>(hook), std::move(options));
+  }
+
+  NoSync no_sync() { return NoSync(*this); }
+  /// Says before the first iteration that the graph will always be the same.
+  void set_static_graph() { reducer_->set_static_graph(); }
+  /// Starts over with another group, after a failure for instance: the hook stays, buckets are laid out anew.
+  void reset(const ProcessGroup& group);
+
+  /// The ranks this wrapper averages over.
+  const ProcessGroup& group() const { return reducer_->group(); }
+  ReducerStats stats() const { return reducer_->stats(); }
+  /// Which parameters are in which bucket, in the order of launch.
+  std::vector<std::vector<size_t>> bucket_layout() const { return reducer_->layout(); }
+  /// Iterations so far, layout and what is known about a static graph; the module's own state is saved by state_dict().
+  nn::StateDict wrapper_state() const;
+  void load_wrapper_state(const nn::StateDict& state);
+
+ protected:
+  /// Before the module runs: buckets and buffers.
+  void before_forward();
+  /// Afterwards: gets the next backward pass ready. May replace tensors of the result by aliases.
+  void after_forward(nn::Value& result);
+  bool marks_outputs() const { return syncing_ && (reducer_->options().find_unused_parameters || reducer_->options().static_graph); }
+  bool syncing() const { return syncing_; }
+
+ private:
+  friend class NoSync;
+  friend struct JoinAccess;
+  void set_hook(CommHook hook);
+  std::vector<Tensor> buffers_to_sync() const;
+
+  std::shared_ptr<nn::Module> inner_;
+  DataParallelOptions options_;
+  std::shared_ptr<Reducer> reducer_;
+  ProcessGroup given_, buffer_channel_;
+  bool sync_ = true;      ///< not inside no_sync
+  bool syncing_ = false;  ///< the forward under way will be followed by a synchronised backward
+  bool optimizer_inside_ = false;
+  std::function<void(DataParallelModule&)> on_forward_;  ///< set while inputs may be uneven: see join
+  int buffers_from_ = 0;
+};
+
+/// Wraps a module of type M; made from a holder or a shared_ptr, with M found out by itself.
+template <class M>
+class DistributedDataParallel final : public DataParallelModule {
+ public:
+  DistributedDataParallel(std::shared_ptr<M> module, ProcessGroup group, DataParallelOptions options = {})
+      : DataParallelModule(module, std::move(group), std::move(options)), module_(std::move(module)) {}
+
+  /// The wrapped module.
+  M& module() const { return *module_; }
+
+  template <class... A>
+  auto forward(A&&... args) -> decltype(nn::call(std::declval<M&>(), std::forward<A>(args)...)) {
+    before_forward();
+    if constexpr (std::is_void_v<decltype(nn::call(*module_, std::forward<A>(args)...))>) {
+      nn::call(*module_, std::forward<A>(args)...);
+      nn::Value nothing;
+      after_forward(nothing);
+    } else {
+      auto result = nn::call(*module_, std::forward<A>(args)...);
+      if (!syncing()) return result;
+      nn::Value value(result);
+      after_forward(value);
+      return marks_outputs() ? value.template to<decltype(result)>() : result;
+    }
+  }
+  /// Calls forward, with hooks of the wrapper itself if there are any.
+  template <class... A>
+  auto operator()(A&&... args) -> decltype(nn::call(std::declval<M&>(), std::forward<A>(args)...)) {
+    return nn::call(*this, std::forward<A>(args)...);
+  }
+
+ private:
+  std::shared_ptr<M> module_;
+};
+template <class M>
+DistributedDataParallel(std::shared_ptr<M>, ProcessGroup) -> DistributedDataParallel<M>;
+template <class M>
+DistributedDataParallel(std::shared_ptr<M>, ProcessGroup, DataParallelOptions) -> DistributedDataParallel<M>;
+template <class H>
+DistributedDataParallel(H, ProcessGroup) -> DistributedDataParallel<typename H::ContainedType>;
+template <class H>
+DistributedDataParallel(H, ProcessGroup, DataParallelOptions) -> DistributedDataParallel<typename H::ContainedType>;
+
+}  // namespace grapnel::dist

@@ -1,0 +1,67 @@
+#include "grapnel/dist/future.h"
+
+namespace grapnel::dist::detail {
+
+thread_local std::function<void()>* progress_while_waiting = nullptr;
+
+bool FutureState::done() const {
+  std::lock_guard lock(mutex_);
+  return done_;
+}
+
+std::exception_ptr FutureState::error() const {
+  std::lock_guard lock(mutex_);
+  return error_;
+}
+
+void FutureState::wait() const {
+  if (done()) return;
+  if (progress_while_waiting) {
+    while (!done()) (*progress_while_waiting)();
+    return;
+  }
+  Executor::Waiting waiting;
+  std::unique_lock lock(mutex_);
+  arrived_.wait(lock, [&] { return done_; });
+}
+
+void FutureState::complete(const std::function<void()>& store) {
+  std::lock_guard lock(mutex_);
+  check(!done_, "Future: it was completed before; set_result and set_error may be called once.");
+  store();
+  done_ = true;
+  arrived_.notify_all();
+  if (callbacks_.empty()) return;
+  running_ = true;
+  executor_->run([self = shared_from_this()] { self->run_callbacks(); });
+}
+
+void FutureState::run_callbacks() {
+  const auto self = shared_from_this();
+  while (true) {
+    Callback callback;
+    {
+      std::lock_guard lock(mutex_);
+      if (callbacks_.empty()) {
+        running_ = false;
+        return;
+      }
+      callback = std::move(callbacks_.front());
+      callbacks_.pop_front();
+    }
+    callback(self);
+  }
+}
+
+void FutureState::attach(Callback callback) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!done_ || running_) {
+      callbacks_.push_back(std::move(callback));
+      return;
+    }
+  }
+  callback(shared_from_this());
+}
+
+}  // namespace grapnel::dist::detail

@@ -1,0 +1,182 @@
+/// Future: a value that is still on its way, and what to do when it has arrived.
+///
+///   Future<Tensor> sum = group.all_reduce(t).single();
+///   Future<Tensor> mean = sum.then([n](const Tensor& s) { return s / n; });
+///   mean.wait();
+///
+/// A Future is a counted handle. Callbacks of one Future run in the order they were attached, exactly once, on the rank's
+/// executor: see Note [Callbacks run one at a time] in executor.h. Attached to a Future that is complete, a callback runs at once.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <type_traits>
+
+#include "grapnel/base/error.h"
+#include "grapnel/dist/executor.h"
+
+namespace grapnel::dist {
+
+/// The value of a Future that only says "done".
+struct Done {};
+
+template <class T>
+class Future;
+
+namespace detail {
+
+template <class T>
+struct IsFuture : std::false_type {};
+template <class T>
+struct IsFuture<Future<T>> : std::true_type {
+  using Value = T;
+};
+
+/// What all Futures share, whatever their value.
+class FutureState : public std::enable_shared_from_this<FutureState> {
+ public:
+  explicit FutureState(std::shared_ptr<Executor> executor) : executor_(std::move(executor)) {}
+  virtual ~FutureState() = default;
+  // It is handed its own state, so that an unfinished Future with callbacks does not keep itself alive.
+  using Callback = std::function<void(const std::shared_ptr<FutureState>&)>;
+
+  bool done() const;
+  void wait() const;
+  void attach(Callback callback);
+  std::exception_ptr error() const;
+  const std::shared_ptr<Executor>& executor() const { return executor_; }
+
+ protected:
+  /// Runs `store` and marks the Future complete; an error if it was.
+  void complete(const std::function<void()>& store);
+  std::exception_ptr error_;
+
+ private:
+  template <class>
+  friend class dist::Future;
+  void run_callbacks();
+
+  mutable std::mutex mutex_;
+  mutable std::condition_variable arrived_;
+  bool done_ = false;
+  bool running_ = false;  ///< callbacks are being run, so new ones queue up behind them
+  std::deque<Callback> callbacks_;
+  std::shared_ptr<Executor> executor_;
+};
+
+template <class T>
+struct TypedState final : FutureState {
+  using FutureState::FutureState;
+  std::optional<T> value;
+};
+
+/// Called again and again while a thread waits; set where nobody else drives the communication.
+extern thread_local std::function<void()>* progress_while_waiting;
+
+}  // namespace detail
+
+template <class T>
+class Future {
+ public:
+  /// Empty: it will never have a value. See make().
+  Future() = default;
+  /// Complete.
+  Future(T value) : Future(make()) { set_result(std::move(value)); }
+  /// Not complete yet; set_result or set_error completes it, from any thread.
+  static Future make(std::shared_ptr<Executor> executor = Executor::current()) {
+    Future f;
+    f.state_ = std::make_shared<detail::TypedState<T>>(std::move(executor));
+    return f;
+  }
+  static Future failed(std::exception_ptr error) {
+    Future f = make();
+    f.set_error(std::move(error));
+    return f;
+  }
+
+  /// Whether it is not empty.
+  bool valid() const { return state_ != nullptr; }
+  bool done() const { return state().done(); }
+  bool has_error() const { return done() && state().error(); }
+
+  /// The value, once it has arrived; throws what was set instead of one.
+  T wait() const {
+    state().wait();
+    return value();
+  }
+  /// The value, which must have arrived.
+  T value() const {
+    check(done(), "Future::value: the value has not arrived yet.\nUse wait(), or then() to go on when it has.");
+    if (const std::exception_ptr e = state().error()) std::rethrow_exception(e);
+    return *state_->value;
+  }
+
+  void set_result(T value) const {
+    state().complete([&] { state_->value.emplace(std::move(value)); });
+  }
+  void set_error(std::exception_ptr error) const {
+    check(error != nullptr, "Future::set_error: there is no exception.");
+    state().complete([&] { state_->error_ = std::move(error); });
+  }
+
+  /// A Future for what `f` will return: f(Future<T>) is told about errors, too; f(T) runs only when there is a value, and an
+  /// error passes it by. What `f` throws becomes the error. If `f` returns a Future, that one is followed.
+  template <class F>
+  auto then(F&& f) const {
+    using D = std::decay_t<F>;
+    constexpr bool takes_future = std::is_invocable_v<D&, Future<T>>;
+    static_assert(takes_future || std::is_invocable_v<D&, T>, "a callback of then() is called as f(Future<T>) or f(T)");
+    using R = typename std::conditional_t<takes_future, std::invoke_result<D&, Future<T>>, std::invoke_result<D&, T>>::type;
+    using Value = std::conditional_t<std::is_void_v<R>, Done, std::decay_t<R>>;
+    auto next = [&] {
+      if constexpr (detail::IsFuture<Value>::value) return Value::make(state().executor());
+      else return Future<Value>::make(state().executor());
+    }();
+    state().attach([next, fn = std::make_shared<D>(std::forward<F>(f))](const std::shared_ptr<detail::FutureState>& self) {
+      try {
+        const Future done(std::static_pointer_cast<detail::TypedState<T>>(self));
+        const auto call = [&]() -> R {
+          if constexpr (takes_future) return std::invoke(*fn, done);
+          else return std::invoke(*fn, done.value());
+        };
+        if constexpr (std::is_void_v<R>) {
+          call();
+          next.set_result(Done());
+        } else if constexpr (detail::IsFuture<Value>::value) {
+          call().forward_to(next);
+        } else {
+          next.set_result(call());
+        }
+      } catch (...) {
+        next.set_error(std::current_exception());
+      }
+    });
+    return next;
+  }
+
+  /// Completes `other` with whatever this one is completed with.
+  void forward_to(const Future& other) const {
+    state().attach([other](const std::shared_ptr<detail::FutureState>& self) {
+      const auto& from = static_cast<const detail::TypedState<T>&>(*self);
+      if (const std::exception_ptr e = from.error()) other.set_error(e);
+      else other.set_result(*from.value);
+    });
+  }
+
+ private:
+  template <class>
+  friend class Future;
+  explicit Future(std::shared_ptr<detail::TypedState<T>> state) : state_(std::move(state)) {}
+  detail::TypedState<T>& state() const {
+    check(state_ != nullptr, "the Future is empty: nothing will ever complete it.\nMake one with Future<T>::make().");
+    return *state_;
+  }
+  std::shared_ptr<detail::TypedState<T>> state_;
+};
+
+}  // namespace grapnel::dist

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Ranks that are killed, stopped or throw, over both backends: none may hang, none may corrupt anything.
+
+    check_faults.py BUILD
+
+GRAPNEL_FAULTS says how many seeded faults to try in all, default 30; half of them, or 6 by default, with processes.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from check_mpi import mpirun
+
+DEADLINE = 60  # seconds for one fault; a rank notices within 1.5
+
+
+def processes(program, seed):
+    """A line that says what went wrong, or nothing. The plan of the fault is drawn in the program, ranks included."""
+    ranks = int(subprocess.run([program, "plan", str(seed)], capture_output=True, text=True, check=True).stdout)
+    with tempfile.TemporaryFile("w+") as out:
+        command = mpirun(ranks, [program, "mpi", str(seed)], recovery=True)
+        try:
+            subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, timeout=DEADLINE, check=False)
+        except subprocess.TimeoutExpired:
+            out.seek(0)
+            return f"seed {seed}: hangs\n{out.read()[-2000:]}"
+        out.seek(0)
+        text = out.read()
+    outcomes = re.findall(r"rank (\d) (survived|FAILED)", text)
+    if any(outcome == "FAILED" for _, outcome in outcomes) or len({rank for rank, _ in outcomes}) < ranks - 1:
+        return f"seed {seed}: {ranks} ranks, {outcomes}\n{text[-3000:]}"
+    return None
+
+
+def main():
+    program = str(pathlib.Path(sys.argv[1], "tests", "dist_faults"))
+    total = int(os.environ.get("GRAPNEL_FAULTS", "30"))
+    by_mpi = min(6, total // 2) if total <= 30 else total // 2
+    failed = 0
+    threads = subprocess.run([program, "threads", "1", str(total - by_mpi)], capture_output=True, text=True, check=False, timeout=900)
+    if threads.returncode != 0:
+        failed += 1
+        print(threads.stdout[-4000:], threads.stderr[-2000:])
+    if pathlib.Path(sys.argv[1], "grapnel", "libgrapnel_mpi.so").exists():
+        for seed in range(1000, 1000 + by_mpi):
+            problem = processes(program, seed)
+            if problem:
+                failed += 1
+                print(problem)
+    print(f"{total - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
