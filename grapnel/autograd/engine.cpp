@@ -50,13 +50,14 @@ class Pass {
       ~Enter() { thread_state = before; }
     } enter(this);
     AutoGradMode mode(request_.create_graph);
+    // What runs below is the user's (hooks, callbacks), or has the place of the node whose formula it is.
+    base::UserCodeScope user;
     try {
       engine::PassRunner* const runner = record::active() ? nullptr : thread_state.runner;
       if (runner) runner->run([this] { walk_graph(); });
       else walk_graph();
       for (size_t i = 0; i < callbacks_.size(); ++i) {
         const auto callback = std::move(callbacks_[i]);
-        base::UserCodeScope user;
         callback();
       }
     } catch (...) {
@@ -280,11 +281,11 @@ class Pass {
     Grads grads = std::move(states_[index].buffers);
     if (grads.empty()) grads.resize(node.num_inputs());
     current = &node;
-    const VisitContext context{id_, depth_, request_.create_graph};
-    if (HookTable* table = node.hooks()) visit::run_tensor_hooks(node, *table, grads, context);
+    told_.node = &node;
+    if (const HookTable* table = node.hooks()) visit::run_tensor_hooks(*table, grads, told_);
     if (!wanted_.empty()) take_wanted(index, grads);
     if (!states_[index].execute) return;
-    if (HookTable* table = node.hooks()) visit::run_pre_hooks(node, *table, grads);
+    if (const HookTable* table = node.hooks(HookKind::node_pre)) visit::run_pre_hooks(node, *table, grads);
 
     Grads outputs;
     if (node.is_accumulate()) {
@@ -293,7 +294,7 @@ class Pass {
       outputs = run_formula(node, grads);
       visit::validate_outputs(node, outputs);
     }
-    if (HookTable* table = node.hooks()) visit::run_post_hooks(node, *table, outputs, grads);
+    if (const HookTable* table = node.hooks(HookKind::node_post)) visit::run_post_hooks(node, *table, outputs, grads);
     if (!request_.keep_graph) {
       if (record::active()) consumed_.emplace_back(&node);
       else node.release_saved();
@@ -380,6 +381,7 @@ class Pass {
   NodeMap nodes_;
   std::vector<State> states_;
   SmallVector<NodePtr, 2> root_nodes_;
+  HookContext told_{.pass = id_, .depth = depth_, .creates_graph = request_.create_graph, .label = nullptr};
   SmallVector<Edge, 2> target_edges_;
   SmallVector<const TensorImpl*, 2> callers_seeds_;
   std::vector<Wanted> wanted_;
