@@ -150,7 +150,8 @@ void validate_outputs(const Node& node, Grads& outputs) {
   if (outputs.size() > node.num_outputs()) [[unlikely]] {
     GRAPNEL_ASSERT(node.is_user_code(), node.name(), " produced too many gradients");
     for (size_t i = node.num_outputs(); i < outputs.size(); ++i)
-      check(!outputs[i].defined(), "the backward of ", node.name(), " returned ", outputs.size(), " gradients, expected ", node.num_outputs(), ".");
+      if (outputs[i].defined()) [[unlikely]]
+        fail("the backward of ", node.name(), " returned ", outputs.size(), " gradients, expected ", node.num_outputs(), ".");
   }
   outputs.resize(node.num_outputs());
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -166,12 +167,14 @@ void validate_outputs(const Node& node, Grads& outputs) {
       bool reducible = g.dim() >= want.sizes.size();
       const int extra = static_cast<int>(g.dim()) - want.sizes.size();
       for (int d = 0; reducible && d < want.sizes.size(); ++d) reducible = want.sizes[d] == 1 || want.sizes[d] == g.shape()[d + extra];
-      check(reducible, "the backward of ", node.name(), " returned a gradient of shape ", g.shape(), " for input ", i, ", expected ", want.sizes,
-            " or a shape that sums to it.");
+      if (!reducible) [[unlikely]]
+        fail("the backward of ", node.name(), " returned a gradient of shape ", g.shape(), " for input ", i, ", expected ", want.sizes,
+             " or a shape that sums to it.");
       g = g.sum_to_size(want.sizes);
     }
     if (g.dtype() != want.dtype) {
-      check(is_floating(g.dtype()), "the backward of ", node.name(), " returned a gradient of type ", g.dtype(), " for input ", i, ".");
+      if (!(is_floating(g.dtype()))) [[unlikely]]
+        fail("the backward of ", node.name(), " returned a gradient of type ", g.dtype(), " for input ", i, ".");
       g = g.to(want.dtype);
     }
   }
