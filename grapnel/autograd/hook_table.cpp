@@ -45,6 +45,7 @@ HookEntries* HookLists::list(HookKind kind, uint32_t slot) {
 template <class Change>
 void HookTable::change(Change&& fn) {
   lists_.change([&](HookLists& lists) {
+    lists.sole_tensor_hook = nullptr;  // in case memory runs out below
     fn(lists);
     uint8_t kinds = lists.tensor.empty() ? 0 : bit(HookKind::tensor);
     if (!lists.retain.empty()) kinds |= bit(HookKind::retain_grad);
