@@ -4,7 +4,6 @@
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/visit.h"
-#include "grapnel/base/source_site.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/loop_nest.h"
@@ -97,13 +96,12 @@ void AccumulateGrad::accumulate(Grads& grads, bool seed_is_callers) {
 }
 
 void AccumulateGrad::run_post_accumulate_hooks() {
-  HookTable* table = hooks();
-  if (!table || !table->has(HookKind::post_accumulate)) return;
-  const HookSnapshot lists = table->snapshot();
-  for (const HookEntry& entry : lists->post_accumulate) {
+  const HookTable* table = hooks(HookKind::post_accumulate);
+  if (!table) return;
+  const HookTable::Reader reader(table->lists());
+  for (const HookEntry& entry : reader.value().post_accumulate) {
     if (!entry.hook->opaque()) record::before_user_code();
     {
-      base::UserCodeScope user;
       const visit::RunningHook running(entry.label, HookKind::post_accumulate);
       (*static_cast<PostAccumulateGradHook*>(entry.hook.get()))(leaf_);
     }

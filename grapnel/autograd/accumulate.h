@@ -16,6 +16,8 @@ class AccumulateGrad final : public Node {
   Grads apply(Grads grads) override;
 
   const Tensor& leaf() const { return leaf_; }
+  /// For a leaf that gets a history: what stands in for it where it was used as a leaf.
+  void set_leaf(Tensor stand_in) { leaf_ = std::move(stand_in); }
   /// The same as apply, and leaves in `grads[0]` what post-hooks are to see: see Note [Adopting gradients].
   void accumulate(Grads& grads, bool seed_is_callers);
  protected:

@@ -44,7 +44,7 @@ void check_node_result(const Grads& outputs, const Node& node) {
 }
 
 void check_hook_result(const Tensor& result, const Node& node, const HookLabel& label, HookKind kind) {
-  if (has_nan(result)) fail("anomaly: NaN in what the ", label.describe(kind), " left for ", node.name(), ".\n", trace(node));
+  if (has_nan(result)) fail("anomaly: NaN in what the ", describe(label, kind), " left for ", node.name(), ".\n", trace(node));
 }
 
 }  // namespace anomaly

@@ -72,7 +72,8 @@ void FunctionNode::finish(const variable_list& inputs, variable_list& outputs, b
   if (!recorded) return;
   for (const Tensor& t : context.to_save_) {
     const bool output = std::any_of(outputs.begin(), outputs.end(), [&](const Tensor& o) { return o.defined() && o.is_same(t); });
-    saved_.emplace_back(t, output, *this);
+    if (output) saved_.push_back(SavedVariable::output(t));
+    else saved_.emplace_back(t, t.defined() ? gradient_edge(t) : Edge{});
   }
   context.to_save_.clear();
 }

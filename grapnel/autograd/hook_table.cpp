@@ -18,7 +18,7 @@ void for_each_list(Lists& lists, Fn&& fn) {
 }
 }  // namespace
 
-std::ostream& operator<<(std::ostream& out, const HookLabel::Description& d) {
+std::ostream& operator<<(std::ostream& out, const HookDescription& d) {
   out << grapnel::name(d.kind);
   if (!d.label.name.empty()) out << " '" << d.label.name << "'";
   return out << " registered at " << site_of(d.label.site);
@@ -42,39 +42,28 @@ HookEntries* HookLists::list(HookKind kind, uint32_t slot) {
   return nullptr;
 }
 
-namespace {
-uint8_t kinds_in(const HookLists& lists) {
-  auto bit = [](HookKind kind, bool present) { return static_cast<uint8_t>(present << static_cast<int>(kind)); };
-  return bit(HookKind::tensor, !lists.tensor.empty()) | bit(HookKind::retain_grad, !lists.retain.empty()) |
-         bit(HookKind::node_pre, !lists.pre.empty()) | bit(HookKind::post_accumulate, !lists.post_accumulate.empty()) |
-         bit(HookKind::node_post, !lists.post.empty());
-}
-}  // namespace
-
-HookTable::HookTable() : lists_(make_intrusive<HookLists>()) {}
-
 template <class Change>
 void HookTable::change(Change&& fn) {
-  // Built aside and swapped in, unless nobody is reading the present version. The old version, and with it the callables
-  // it alone owns, dies outside the lock: their destructors are the user's.
-  HookSnapshot old;
-  {
-    std::lock_guard guard(lock_);
-    if (!lists_->refs.is_unique()) {
-      auto copy = make_intrusive<HookLists>(*lists_);
-      old = std::exchange(lists_, std::move(copy));
-    }
-    fn(*lists_);
-    kinds_.store(kinds_in(*lists_), std::memory_order_release);
-  }
+  lists_.change([&](HookLists& lists) {
+    lists.sole_tensor_hook = nullptr;  // in case memory runs out below
+    fn(lists);
+    uint8_t kinds = lists.tensor.empty() ? 0 : bit(HookKind::tensor);
+    if (!lists.retain.empty()) kinds |= bit(HookKind::retain_grad);
+    if (!lists.pre.empty()) kinds |= bit(HookKind::node_pre);
+    if (!lists.post_accumulate.empty()) kinds |= bit(HookKind::post_accumulate);
+    if (!lists.post.empty()) kinds |= bit(HookKind::node_post);
+    kinds_.store(kinds, std::memory_order_release);
+    const bool sole = lists.tensor.size() == 1 && lists.tensor[0].hooks.size() == 1 && lists.retain.empty();
+    lists.sole_tensor_hook = sole ? lists.tensor.data() : nullptr;
+  });
 }
 
 HookHandle HookTable::add(HookKind kind, uint32_t slot, std::shared_ptr<HookBase> hook, HookOptions options) {
   const uint64_t id = next_hook_id();
   change([&](HookLists& lists) {
     lists.list(kind, slot)->push_back({id, std::move(hook), {std::move(options.name), options.site}});
-    if (first_id_ == 0) first_id_ = id;
-    last_id_ = std::max(last_id_, id);
+    if (lists.first_id == 0) lists.first_id = id;
+    lists.last_id = std::max(lists.last_id, id);
   });
   return HookHandle(id, weak_from_this());
 }
@@ -95,16 +84,17 @@ void HookTable::remove_hook(uint64_t id) {
 
 bool HookTable::has_hook(uint64_t id) const {
   bool found = false;
-  const HookSnapshot lists = snapshot();
-  for_each_list(*lists, [&](HookKind, uint32_t, const HookEntries& entries) {
+  const Reader reader(lists_);
+  for_each_list(reader.value(), [&](HookKind, uint32_t, const HookEntries& entries) {
     for (const HookEntry& e : entries) found |= e.id == id;
   });
   return found;
 }
 
 bool HookTable::may_have_issued(uint64_t id) const {
-  std::lock_guard guard(lock_);
-  return first_id_ != 0 && id >= first_id_ && id <= last_id_;
+  const Reader reader(lists_);
+  const HookLists& lists = reader.value();
+  return lists.first_id != 0 && id >= lists.first_id && id <= lists.last_id;
 }
 
 void HookTable::add_retain(uint32_t slot, IntrusivePtr<AutogradMeta> tensor) {
@@ -123,15 +113,10 @@ void HookTable::remove_retain(const AutogradMeta* tensor) {
   });
 }
 
-HookSnapshot HookTable::snapshot() const {
-  std::lock_guard guard(lock_);
-  return lists_;
-}
-
 std::vector<HookInfo> HookTable::infos() const {
   std::vector<HookInfo> out;
-  const HookSnapshot lists = snapshot();
-  for_each_list(*lists, [&](HookKind kind, uint32_t slot, const HookEntries& entries) {
+  const Reader reader(lists_);
+  for_each_list(reader.value(), [&](HookKind kind, uint32_t slot, const HookEntries& entries) {
     for (const HookEntry& e : entries) out.push_back({e.id, kind, static_cast<int>(slot), e.label.name, site_of(e.label.site)});
   });
   return out;
@@ -139,8 +124,8 @@ std::vector<HookInfo> HookTable::infos() const {
 
 bool HookTable::has_user_hooks() const {
   bool any = false;
-  const HookSnapshot lists = snapshot();
-  for_each_list(*lists, [&](HookKind, uint32_t, const HookEntries& entries) { any |= !entries.empty(); });
+  const Reader reader(lists_);
+  for_each_list(reader.value(), [&](HookKind, uint32_t, const HookEntries& entries) { any |= !entries.empty(); });
   return any;
 }
 

@@ -1,8 +1,7 @@
-/// The hooks of one node or leaf. Lists are copy-on-write: whoever runs a list holds the version it started with, so hooks
-/// may be added and removed at any time, from any thread, by anyone, themselves included.
+/// The hooks of one node or leaf. Lists are versioned: whoever runs a list sees the version it started with, so hooks may be
+/// added and removed at any time, from any thread, by anyone, themselves included.
 #pragma once
 
-#include <atomic>
 #include <atomic>
 #include <memory>
 #include <ostream>
@@ -12,6 +11,7 @@
 #include "grapnel/base/pool.h"
 #include "grapnel/base/small_vector.h"
 #include "grapnel/base/spin_lock.h"
+#include "grapnel/base/versioned.h"
 #include "grapnel/tensor/function_hook.h"
 
 namespace grapnel {
@@ -20,18 +20,14 @@ struct AutogradMeta;
 void intrusive_retain(const AutogradMeta* meta) noexcept;
 void intrusive_release(const AutogradMeta* meta) noexcept;
 
-struct HookLabel {
-  std::string name;
-  std::source_location site;
-  /// Prints "tensor hook 'clip' registered at train.cpp:12". Hooks are checked at every firing, so nothing is put together
-  /// before it is printed.
-  struct Description {
-    const HookLabel& label;
-    HookKind kind;
-    friend std::ostream& operator<<(std::ostream& out, const Description& d);
-  };
-  Description describe(HookKind kind) const { return {*this, kind}; }
+/// Prints "tensor hook 'clip' registered at train.cpp:12". Hooks are checked at every firing, so nothing is put together before
+/// it is printed.
+struct HookDescription {
+  const HookLabel& label;
+  HookKind kind;
+  friend std::ostream& operator<<(std::ostream& out, const HookDescription& d);
 };
+inline HookDescription describe(const HookLabel& label, HookKind kind) { return {label, kind}; }
 
 struct HookEntry {
   uint64_t id = 0;
@@ -47,7 +43,6 @@ struct RetainEntry {
 
 /// One version of all lists of a table.
 struct HookLists : base::Pooled {
-  RefCount refs;
   struct Slot {
     uint32_t slot = 0;
     HookEntries hooks;
@@ -55,18 +50,15 @@ struct HookLists : base::Pooled {
   SmallVector<Slot, 1> tensor;  ///< in the order in which each slot got its first hook
   SmallVector<RetainEntry, 1> retain;
   HookEntries pre, post_accumulate, post;
+  /// Set when one tensor hook, and no retain-grad, is all there is to run before the node: the usual case.
+  const Slot* sole_tensor_hook = nullptr;
+  uint64_t first_id = 0, last_id = 0;  ///< ever given out
 
   HookEntries* list(HookKind kind, uint32_t slot);
-  void intrusive_retain() const noexcept { refs.retain(); }
-  void intrusive_release() const noexcept {
-    if (refs.release()) delete this;
-  }
 };
-using HookSnapshot = IntrusivePtr<HookLists>;
 
 class HookTable final : public HookOwner, public std::enable_shared_from_this<HookTable> {
  public:
-  HookTable();
   HookHandle add(HookKind kind, uint32_t slot, std::shared_ptr<HookBase> hook, HookOptions options);
   void remove_hook(uint64_t id) override;
   bool has_hook(uint64_t id) const override;
@@ -76,20 +68,24 @@ class HookTable final : public HookOwner, public std::enable_shared_from_this<Ho
   void add_retain(uint32_t slot, IntrusivePtr<AutogradMeta> tensor);
   void remove_retain(const AutogradMeta* tensor);
 
-  /// Whether there may be hooks of a kind. Walking a node asks this first, so that kinds without hooks cost one load.
-  bool has(HookKind kind) const { return kinds_.load(std::memory_order_acquire) >> static_cast<int>(kind) & 1; }
-  HookSnapshot snapshot() const;
+  /// Whether there may be hooks of one of the kinds. Walking a node asks this first, so that kinds without hooks cost one load.
+  template <std::same_as<HookKind>... Kinds>
+  bool has(Kinds... kinds) const {
+    return kinds_.load(std::memory_order_acquire) & (bit(kinds) | ...);
+  }
   std::vector<HookInfo> infos() const;
   bool has_user_hooks() const;
 
+  using Reader = base::Versioned<HookLists>::Reader;
+  const base::Versioned<HookLists>& lists() const { return lists_; }
+
  private:
+  static constexpr uint8_t bit(HookKind kind) { return static_cast<uint8_t>(1 << static_cast<int>(kind)); }
   template <class Change>
   void change(Change&& fn);
 
-  mutable base::SpinLock lock_;
-  HookSnapshot lists_;
+  base::Versioned<HookLists> lists_;
   std::atomic<uint8_t> kinds_{0};  ///< one bit for each kind in lists_
-  uint64_t first_id_ = 0, last_id_ = 0;
 };
 
 /// The table of one owner, made when the first hook is registered. Asking for it costs one load; threads may ask and make at once.
@@ -97,6 +93,11 @@ class LazyHooks {
  public:
   HookTable* get() const { return table_.load(std::memory_order_acquire); }
   const std::shared_ptr<HookTable>& make();
+  /// Takes over a table, before anybody else can ask.
+  void adopt(std::shared_ptr<HookTable> table) {
+    owner_ = std::move(table);
+    table_.store(owner_.get(), std::memory_order_release);
+  }
   /// Gives the table away, once nobody is left who could ask for it.
   std::shared_ptr<HookTable> release() {
     table_.store(nullptr, std::memory_order_release);

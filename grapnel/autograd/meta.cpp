@@ -45,6 +45,22 @@ void move_retain_grad(AutogradMeta& meta, const NodePtr& from, const NodePtr& to
   if (to) to->make_hooks()->add_retain(slot, IntrusivePtr<AutogradMeta>(&meta));
 }
 
+/// A leaf that no longer requires grad is changed in place by something that does. Graphs that used it as a leaf own it through its
+/// accumulate node, and it is about to own a graph: so they get a stand-in, with its hooks, which wants no gradient either.
+void leave_stand_in(const Tensor& leaf, AutogradMeta& meta) {
+  IntrusivePtr<AccumulateGrad> node;
+  {
+    std::lock_guard guard(meta.lock);
+    if (meta.accumulator) node = IntrusivePtr<AccumulateGrad>(std::exchange(meta.accumulator, nullptr));
+  }
+  if (!node) return;
+  const Tensor stand_in = leaf.detach();
+  AutogradMeta& copy = autograd_meta(stand_in);
+  copy.accumulator = node.get();
+  copy.hooks.adopt(meta.hooks.release());
+  node->set_leaf(stand_in);
+}
+
 /// Gives a view whose base has a new history a node that starts from the base as it is now.
 void refresh_view(const Tensor& t, AutogradMeta& meta) {
   ViewMeta& view = *meta.view;
@@ -73,17 +89,6 @@ uint64_t node_number(const Tensor& base) {
 
 EdgeOverride::EdgeOverride(const Tensor& t, Edge edge) { overrides.push_back({t.impl_ptr(), std::move(edge)}); }
 EdgeOverride::~EdgeOverride() { overrides.pop_back(); }
-
-Tensor routed(const Tensor& t) {
-  for (size_t i = overrides.size(); i-- > 0;) {
-    if (overrides[i].tensor != t.impl_ptr()) continue;
-    const Edge edge = overrides[i].edge;
-    Tensor alias = t.detach();
-    set_history(alias, edge.node, edge.slot);
-    return alias;
-  }
-  return t;
-}
 
 const NodePtr& current_grad_fn(const Tensor& t) {
   static const NodePtr none;
@@ -123,6 +128,7 @@ Edge gradient_edge(const Tensor& t) {
 
 void set_history(const Tensor& t, NodePtr node, uint32_t slot) {
   AutogradMeta& meta = autograd_meta(t);
+  if (meta.accumulator) [[unlikely]] leave_stand_in(t, meta);
   NodePtr before = std::exchange(meta.grad_fn, std::move(node));
   meta.output_nr = slot;
   if (meta.view) meta.view->base_node = node_number(meta.view->base);

@@ -84,7 +84,5 @@ class EdgeOverride {
   EdgeOverride(const EdgeOverride&) = delete;
   EdgeOverride& operator=(const EdgeOverride&) = delete;
 };
-/// `t` as a node saves it: itself, or while an EdgeOverride routes its gradient, an alias whose gradient always flows there.
-Tensor routed(const Tensor& t);
 
 }  // namespace grapnel

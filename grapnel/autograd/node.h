@@ -83,6 +83,13 @@ class Node {
 
   /// Null while no hook was ever registered: the price of an unused hook slot is this one check.
   HookTable* hooks() const { return accumulate_ ? leaf_hooks()->get() : hooks_.get(); }
+  /// The same, and null where there are no hooks of these kinds.
+  template <std::same_as<HookKind>... Kinds>
+    requires(sizeof...(Kinds) > 0)
+  const HookTable* hooks(Kinds... kinds) const {
+    const HookTable* table = hooks();
+    return table && table->has(kinds...) ? table : nullptr;
+  }
   const std::shared_ptr<HookTable>& make_hooks() { return accumulate_ ? leaf_hooks()->make() : hooks_.make(); }
 
   /// Address of the call in the user's program that made this node.

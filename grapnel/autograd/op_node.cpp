@@ -28,8 +28,9 @@ void OpNode::save(Inputs inputs, std::span<Tensor> outputs) {
     if (next_edge(i)) saved_bits_ |= op_.saves[i];
   for (SaveMask rest = saved_bits_; rest; rest &= rest - 1) {
     const int bit = std::countr_zero(rest);
-    if (bit >= kFirstOutputBit) saved_.emplace_back(outputs[static_cast<size_t>(bit - kFirstOutputBit)], true, *this);
-    else saved_.emplace_back(*inputs[static_cast<size_t>(bit)], false, *this);
+    const auto i = static_cast<size_t>(bit);
+    if (bit >= kFirstOutputBit) saved_.push_back(SavedVariable::output(outputs[i - kFirstOutputBit]));
+    else saved_.emplace_back(*inputs[i], next_edge(i));
   }
 }
 
@@ -43,6 +44,8 @@ Tensor OpNode::load(int bit) const {
     std::lock_guard guard(lock_);
     value = saved_[index];
   }
+  // What is computed without recording needs no history.
+  if (!GradMode::is_enabled()) return value.unpack_values(*this);
   Tensor t = value.unpack(*this);
   return slices_ && bit >= kFirstOutputBit && t.requires_grad() ? slices_->as_output_view(t) : t;
 }

@@ -13,8 +13,6 @@ namespace grapnel {
 struct SavedVariable::Packed {
   SavedTensorHookPair hooks;
   std::any value;
-  NodePtr grad_fn;  ///< null for leaves and for outputs of the owner
-  IntrusivePtr<AccumulateGrad> accumulator;
   StoragePtr storage;  ///< of a packed tensor, to notice that it was overwritten
   uint32_t version = 0;
 };
@@ -24,23 +22,37 @@ SavedHookStack& SavedHookStack::current() {
   return stack;
 }
 
-SavedVariable::SavedVariable(const Tensor& t, bool is_output, const Node&) {
-  if (!t.defined()) return;
-  Tensor kept = is_output ? t.detach() : routed(t);
-  is_output_ = is_output;
-  output_nr_ = static_cast<uint32_t>((is_output ? t : kept).output_nr());
-  requires_grad_ = t.requires_grad();
-  version_ = t._version();
-  const auto& ambient = SavedHookStack::current().pairs;
-  if (!ambient.empty() && !t.impl().wrapped_number) {
-    pack(t, kept, ambient.back());
-  } else {
-    data_ = std::move(kept);
-    state_ = State::plain;
-  }
+SavedVariable SavedVariable::output(const Tensor& t) {
+  SavedVariable saved;
+  if (!t.defined()) return saved;
+  saved.is_output_ = true;
+  saved.output_nr_ = static_cast<uint32_t>(t.output_nr());
+  saved.requires_grad_ = t.requires_grad();
+  saved.keep(t);
+  return saved;
 }
 
-void SavedVariable::pack(const Tensor& argument, const Tensor& original, SavedTensorHookPair hooks) {
+SavedVariable::SavedVariable(const Tensor& t, Edge history) : history_(std::move(history)) {
+  if (!t.defined()) return;
+  requires_grad_ = static_cast<bool>(history_);
+  // Not so for stand-ins: they borrow the accumulate node of another tensor.
+  is_leaf_ = requires_grad_ && history_.node->is_accumulate() && static_cast<const AccumulateGrad&>(*history_.node).leaf().is_same(t);
+  keep(t);
+}
+
+void SavedVariable::keep(const Tensor& t) {
+  version_ = t._version();
+  // Plain numbers are nobody's to change.
+  const bool number = t.impl().wrapped_number;
+  const auto& ambient = SavedHookStack::current().pairs;
+  if (!ambient.empty() && !number) return pack(t, ambient.back());
+  if (!is_leaf_) data_ = number ? t : t.detach();
+  state_ = State::plain;
+}
+
+const Tensor& SavedVariable::data() const { return is_leaf_ ? static_cast<const AccumulateGrad&>(*history_.node).leaf() : data_; }
+
+void SavedVariable::pack(const Tensor& argument, SavedTensorHookPair hooks) {
   auto packed = std::make_shared<Packed>();
   packed->hooks = std::move(hooks);
   const uint32_t before = argument._version();
@@ -55,12 +67,9 @@ void SavedVariable::pack(const Tensor& argument, const Tensor& original, SavedTe
     packed->storage = (*tensor)->impl().storage;
     packed->version = packed->storage->version();
   }
-  if (!is_output_ && requires_grad_) {
-    packed->grad_fn = original.grad_fn();
-    if (!packed->grad_fn) packed->accumulator = grad_accumulator(original);
-  }
   packed_ = std::move(packed);
   data_ = Tensor();
+  is_leaf_ = false;
   state_ = State::packed;
 }
 
@@ -68,20 +77,20 @@ void SavedVariable::set_hooks(SavedTensorHookPair hooks) {
   check(state_ != State::freed, "saved-tensor hooks: the saved values of this node have already been freed by a backward pass.");
   check(state_ != State::packed, "saved-tensor hooks: this slot already has a pair of hooks; a slot takes one.");
   check(state_ == State::plain, "saved-tensor hooks: this slot saved no tensor, so there is nothing to pack.");
-  const Tensor original = data_;
-  pack(original.detach(), original, std::move(hooks));
+  pack(data().detach(), std::move(hooks));
 }
 
 void SavedVariable::release() {
   // Deleted after the state is consistent: destructors of packed values are the user's.
   Tensor data = std::exchange(data_, Tensor());
+  Edge history = std::exchange(history_, Edge{});
   auto packed = std::exchange(packed_, nullptr);
   state_ = State::freed;
 }
 
 void SavedVariable::fail_version(const Node& owner) const {
-  fail("a tensor needed for the gradient of ", owner.name(), " was changed by an in-place operation: ", data_.dtype(), data_.shape(),
-       is_output_ ? ", the output of that op," : "", " is at version ", data_._version(), " but was saved at version ", version_,
+  fail("a tensor needed for the gradient of ", owner.name(), " was changed by an in-place operation: ", data().dtype(), data().shape(),
+       is_output_ ? ", the output of that op," : "", " is at version ", data()._version(), " but was saved at version ", version_,
        ".\nThe op was called at ", owner.where(), ".\nUse an out-of-place operation, or change a clone().");
 }
 
@@ -90,23 +99,26 @@ void SavedVariable::fail_freed(const Node& owner) const {
        owner.where(), ").\nPass retain_graph = true to the earlier backward() or grad() if the graph is needed again.");
 }
 
+Tensor SavedVariable::unpack_values(const Node& owner) const { return state_ == State::empty ? Tensor() : read(owner); }
+
 Tensor SavedVariable::unpack(const Node& owner) const {
   if (state_ == State::empty) return Tensor();
+  Tensor t = read(owner);
+  if (!requires_grad_ || is_leaf_) return t;
+  t = t.detach();
+  attach(t, owner);
+  return t;
+}
+
+Tensor SavedVariable::read(const Node& owner) const {
   if (state_ == State::freed) fail_freed(owner);
   if (state_ == State::plain) {
-    if (data_._version() != version_) fail_version(owner);
-    if (!is_output_) return data_;
-    Tensor t = data_.detach();
-    if (requires_grad_) {
-      AutogradMeta& meta = autograd_meta(t);
-      meta.grad_fn = NodePtr(const_cast<Node*>(&owner));
-      meta.output_nr = output_nr_;
-      t.impl().requires_grad = true;
-    }
-    return t;
+    if (data()._version() != version_) fail_version(owner);
+    return data();
   }
-  check(!packed_->storage || packed_->storage->version() == packed_->version, "a tensor that a pack hook returned for a value saved by ", owner.name(),
-        " was changed by an in-place operation since.\nPack a copy: clone().");
+  if (!(!packed_->storage || packed_->storage->version() == packed_->version)) [[unlikely]]
+    fail("a tensor that a pack hook returned for a value saved by ", owner.name(),
+         " was changed by an in-place operation since.\nPack a copy: clone().");
   Tensor t;
   record::before_user_code();
   {
@@ -118,17 +130,23 @@ Tensor SavedVariable::unpack(const Node& owner) const {
       throw;
     }
   }
-  check(t.defined(), "an unpack hook returned an undefined tensor for a value saved by ", owner.name(), ".");
-  t = t.detach();
-  if (requires_grad_) {
-    AutogradMeta& meta = autograd_meta(t);
-    t.impl().requires_grad = true;
-    if (is_output_) meta.grad_fn = NodePtr(const_cast<Node*>(&owner));
-    else meta.grad_fn = packed_->grad_fn;
+  if (!t.defined()) [[unlikely]]
+    fail("an unpack hook returned an undefined tensor for a value saved by ", owner.name(), ".");
+  return t.detach();
+}
+
+void SavedVariable::attach(const Tensor& t, const Node& owner) const {
+  AutogradMeta& meta = autograd_meta(t);
+  t.impl().requires_grad = true;
+  if (is_output_) {
+    meta.grad_fn = NodePtr(const_cast<Node*>(&owner));
     meta.output_nr = output_nr_;
-    if (!meta.grad_fn) meta.borrowed_accumulator = packed_->accumulator;
+  } else if (history_.node->is_accumulate()) {
+    meta.borrowed_accumulator = history_.node;
+  } else {
+    meta.grad_fn = history_.node;
+    meta.output_nr = history_.slot;
   }
-  return t;
 }
 
 namespace autograd {

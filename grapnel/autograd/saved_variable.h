@@ -1,9 +1,11 @@
 /// A tensor kept for the backward pass, and the hooks that may pack and unpack it.
 ///
 /// Note [What a saved tensor holds]
-/// An input is kept by its own handle: its history is right as long as its version has not moved, and the version is checked
-/// when it is read. An output of the node itself is kept as a detached alias, since the output owns the node; reading it
-/// re-attaches the history. With hooks, only what `pack` returned is kept, and the history is put on what `unpack` returns.
+/// A node must not own a tensor that can come to own the node. An output does so from the start, and any other tensor does once
+/// it is changed in place by something computed from it: `s = sin(c); c.add_(s)`. So a detached alias is kept, which shares
+/// memory and version, and beside it the edge its gradient takes; reading puts the two together. For a leaf that requires grad
+/// the edge alone is enough: its accumulate node has the leaf. With hooks, only what `pack` returned is kept, and the history is
+/// put on what `unpack` returns. The version is checked when a value is read.
 #pragma once
 
 #include <any>
@@ -40,11 +42,15 @@ SavedTensorHookPair make_saved_tensor_hooks(Pack pack, Unpack unpack) {
 class SavedVariable {
  public:
   SavedVariable() = default;
-  /// `owner` is the node that saves; an output must already be attached to it.
-  SavedVariable(const Tensor& t, bool is_output, const Node& owner);
+  /// An output of the node that saves it, to which it must already be attached.
+  static SavedVariable output(const Tensor& t);
+  /// Any other tensor; `history` is its gradient edge, empty if it has none.
+  SavedVariable(const Tensor& t, Edge history);
 
-  /// The tensor with its history. `owner` as at saving. Checks that it was not overwritten since.
+  /// The tensor with its history. `owner` is the node that saved it. Checks that it was not overwritten since.
   Tensor unpack(const Node& owner) const;
+  /// The same without history, for formulas that are not recorded.
+  Tensor unpack_values(const Node& owner) const;
   /// Packs this one slot, now. Refused on empty, freed and already hooked slots.
   template <class Pack, class Unpack>
   void register_hooks(Pack pack, Unpack unpack) {
@@ -58,15 +64,21 @@ class SavedVariable {
  private:
   enum class State : uint8_t { empty, plain, packed, freed };
   struct Packed;
-  void pack(const Tensor& argument, const Tensor& original, SavedTensorHookPair hooks);
+  void keep(const Tensor& t);
+  const Tensor& data() const;
+  void pack(const Tensor& argument, SavedTensorHookPair hooks);
+  Tensor read(const Node& owner) const;
+  void attach(const Tensor& t, const Node& owner) const;
   [[noreturn]] void fail_version(const Node& owner) const;
   [[noreturn]] void fail_freed(const Node& owner) const;
 
-  Tensor data_;
+  Tensor data_;   ///< unless it is a leaf that requires grad
+  Edge history_;  ///< of an input
   uint32_t version_ = 0;
   uint32_t output_nr_ = 0;
   State state_ = State::empty;
   bool is_output_ = false;
+  bool is_leaf_ = false;  ///< and requires grad
   bool requires_grad_ = false;
   std::shared_ptr<Packed> packed_;
 };

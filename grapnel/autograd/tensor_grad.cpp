@@ -14,8 +14,9 @@ bool Tensor::requires_grad() const { return tape::tracks(*this); }
 Tensor& Tensor::set_requires_grad(bool on) const {
   TensorImpl& t = impl();
   check(!on || is_floating(t.dtype), "requires_grad: only floating-point tensors can require gradients, this one is ", t.dtype, ".");
-  check(is_leaf() || on == requires_grad(), "requires_grad: only leaves can be switched; this tensor is the result of ",
-        grad_fn() ? grad_fn()->name() : "", ".\nUse detach() for a copy without history.");
+  if (!(is_leaf() || on == requires_grad())) [[unlikely]]
+    fail("requires_grad: only leaves can be switched; this tensor is the result of ",
+         grad_fn() ? grad_fn()->name() : "", ".\nUse detach() for a copy without history.");
   check(!on || !t.inference || InferenceMode::is_enabled(), "requires_grad: a tensor made under InferenceGuard cannot require grad outside of it.\nclone() it first.");
   t.requires_grad = on;
   if (on) autograd_meta(*this);
@@ -155,8 +156,9 @@ HookHandle Tensor::add_tensor_hook(std::shared_ptr<TensorHook> hook, HookOptions
 HookHandle Tensor::add_post_accumulate_hook(std::shared_ptr<PostAccumulateGradHook> hook, HookOptions options) const {
   check(hook != nullptr, "register_post_accumulate_grad_hook: the hook is null.");
   check(requires_grad(), "register_post_accumulate_grad_hook: the tensor does not require grad.\nCall requires_grad_() first.");
-  check(is_leaf(), "register_post_accumulate_grad_hook: only leaves accumulate a gradient; this tensor is the result of ", grad_fn() ? grad_fn()->name() : "",
-        ".\nUse register_hook for intermediate tensors.");
+  if (!is_leaf()) [[unlikely]]
+    fail("register_post_accumulate_grad_hook: only leaves accumulate a gradient; this tensor is the result of ", grad_fn() ? grad_fn()->name() : "",
+         ".\nUse register_hook for intermediate tensors.");
   uint32_t slot = 0;
   return tensor_hook_table(*this, slot)->add(HookKind::post_accumulate, 0, std::move(hook), std::move(options));
 }

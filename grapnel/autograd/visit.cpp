@@ -2,7 +2,6 @@
 
 #include "grapnel/autograd/anomaly.h"
 #include "grapnel/autograd/meta.h"
-#include "grapnel/base/source_site.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/record.h"
 
@@ -14,56 +13,48 @@ constinit thread_local const RunningHook* running_hook = nullptr;
 
 RunningHook::RunningHook(const HookLabel& label, HookKind kind) : label_(label), kind_(kind), outer_(std::exchange(running_hook, this)) {}
 RunningHook::~RunningHook() { running_hook = outer_; }
-std::string RunningHook::describe() { return running_hook ? str(running_hook->label_.describe(running_hook->kind_)) : std::string(); }
+std::string RunningHook::describe() { return running_hook ? str(grapnel::describe(running_hook->label_, running_hook->kind_)) : std::string(); }
 
 namespace {
 
 /// Fails unless a hook's replacement looks like the gradient it replaces.
 void check_replacement(const Tensor& before, const Tensor& after, const HookLabel& label, HookKind kind) {
-  check(before.defined(), "the ", label.describe(kind), " returned a gradient where there was none.\nReturn nothing for an undefined gradient.");
-  check(after.dtype() == before.dtype(), "the ", label.describe(kind), " changed the type of the gradient from ", before.dtype(), " to ",
+  check(before.defined(), "the ", describe(label, kind), " returned a gradient where there was none.\nReturn nothing for an undefined gradient.");
+  check(after.dtype() == before.dtype(), "the ", describe(label, kind), " changed the type of the gradient from ", before.dtype(), " to ",
         after.dtype(), ".\nConvert the result back: result.to(grad.dtype()).");
-  check(after.shape() == before.shape(), "the ", label.describe(kind), " changed the size of the gradient from ", before.shape(), " to ",
+  check(after.shape() == before.shape(), "the ", describe(label, kind), " changed the size of the gradient from ", before.shape(), " to ",
         after.shape(), ".");
-  check(after.device() == before.device(), "the ", label.describe(kind), " moved the gradient from ", before.device(), " to ", after.device(), ".");
+  check(after.device() == before.device(), "the ", describe(label, kind), " moved the gradient from ", before.device(), " to ", after.device(), ".");
+}
+
+[[noreturn, gnu::cold, gnu::noinline]] void fail_written(const HookLabel& label, HookKind kind) {
+  fail("the ", describe(label, kind), " changed its argument in place. Gradient buffers may be shared; return a new tensor instead.");
 }
 
 /// Hooks must not write to their arguments: the buffer may be shared with other gradients.
 class WriteGuard {
  public:
-  explicit WriteGuard(const Tensor& t) : storage_(t.defined() ? t.impl().storage.get() : nullptr), version_(storage_ ? storage_->version() : 0) {}
+  explicit WriteGuard(const Tensor& t) : tensor_(t.impl_ptr()), version_(version()) {}
   void check_unchanged(const HookLabel& label, HookKind kind) const {
-    check(!storage_ || storage_->version() == version_, "the ", label.describe(kind),
-          " changed its argument in place. Gradient buffers may be shared; return a new tensor instead.");
+    if (version() != version_) [[unlikely]] fail_written(label, kind);
   }
 
  private:
-  const Storage* storage_;
+  uint32_t version() const { return tensor_ ? tensor_->storage->version() : 0; }
+  const TensorImpl* tensor_;
   uint32_t version_;
 };
 
-void run_slot(Node& node, const HookEntries& hooks, uint32_t slot, Tensor& grad, const VisitContext& context) {
-  for (const HookEntry& entry : hooks) {
-    if (!entry.hook->opaque()) record::before_user_code();
-    const WriteGuard guard(grad);
-    const HookContext told{&node, static_cast<int>(slot), context.pass, context.depth, context.create_graph, entry.label.name};
-    Tensor result;
-    {
-      base::UserCodeScope user;
-      const RunningHook running(entry.label, HookKind::tensor);
-      result = static_cast<TensorHook*>(entry.hook.get())->call(grad, told);
-    }
-    guard.check_unchanged(entry.label, HookKind::tensor);
-    if (!result.defined() || result.is_same(grad)) continue;
-    check_replacement(grad, result, entry.label, HookKind::tensor);
-    grad = std::move(result);
-    if (AnomalyMode::should_check_nan()) [[unlikely]] anomaly::check_hook_result(grad, node, entry.label, HookKind::tensor);
-  }
+/// Takes over what a tensor hook returned.
+[[gnu::noinline]] void take(Tensor& grad, Tensor& result, const HookContext& told) {
+  check_replacement(grad, result, *told.label, HookKind::tensor);
+  grad = std::move(result);
+  if (AnomalyMode::should_check_nan()) [[unlikely]] anomaly::check_hook_result(grad, *told.node, *told.label, HookKind::tensor);
 }
 
 /// Takes over a list hook's result after checking it entry by entry.
 void take_list(Grads& current, variable_list& result, const HookLabel& label, HookKind kind, const Node& node) {
-  check(result.size() == current.size(), "the ", label.describe(kind), " returned ", result.size(), " gradients, expected ", current.size(), ".");
+  check(result.size() == current.size(), "the ", describe(label, kind), " returned ", result.size(), " gradients, expected ", current.size(), ".");
   for (size_t i = 0; i < result.size(); ++i) {
     if (result[i].defined() && !result[i].is_same(current[i])) {
       check_replacement(current[i], result[i], label, kind);
@@ -77,18 +68,45 @@ variable_list to_list(const Grads& grads) { return variable_list(grads.begin(), 
 
 }  // namespace
 
-void run_tensor_hooks(Node& node, HookTable& table, Grads& grads, const VisitContext& context) {
-  if (!table.has(HookKind::tensor) && !table.has(HookKind::retain_grad)) return;
-  HookSnapshot lists = table.snapshot();
-  for (size_t i = 0; i < lists->tensor.size(); ++i) {
-    // Each slot's list is taken as it is when that list starts.
-    if (i > 0) lists = table.snapshot();
-    const uint32_t slot = lists->tensor[i].slot;
-    run_slot(node, lists->tensor[i].hooks, slot, grads[slot], context);
+void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, HookContext& told) {
+  const HookTable::Reader reader(table.lists());
+  // Each slot's list is taken as it is when that list starts.
+  for (size_t i = first; i < reader.value().tensor.size(); ++i) {
+    const auto& [slot, hooks] = reader.value().tensor[i];
+    Tensor& grad = grads[slot];
+    told.slot = static_cast<int>(slot);
+    for (const HookEntry& entry : hooks) {
+      if (!entry.hook->opaque()) record::before_user_code();
+      told.label = &entry.label;
+      const WriteGuard guard(grad);
+      Tensor result;
+      {
+        const RunningHook running(entry.label, HookKind::tensor);
+        result = static_cast<TensorHook*>(entry.hook.get())->call(grad, told);
+      }
+      guard.check_unchanged(entry.label, HookKind::tensor);
+      if (result.defined() && !result.is_same(grad)) take(grad, result, told);
+    }
   }
-  if (!lists->retain.empty()) {
-    for (const RetainEntry& entry : table.snapshot()->retain) write_retained(*entry.tensor, grads[entry.slot]);
+  for (const RetainEntry& entry : reader.value().retain) write_retained(*entry.tensor, grads[entry.slot]);
+}
+
+Left run_sole_tensor_hook(const HookTable& table, Grads& grads, HookContext& told) {
+  bool changed = false;
+  {
+    const HookTable::Reader reader(table.lists(), changed);
+    const HookLists::Slot* sole = reader.value_or_empty().sole_tensor_hook;
+    if (!sole || !grads[sole->slot].defined()) return Left::everything;
+    Tensor& grad = grads[sole->slot];
+    told.slot = static_cast<int>(sole->slot);
+    const HookEntry& entry = sole->hooks[0];
+    told.label = &entry.label;
+    const uint32_t version = grad.impl_ptr()->storage->version();
+    Tensor result = static_cast<TensorHook*>(entry.hook.get())->call(grad, told);
+    if (grad.impl_ptr()->storage->version() != version) [[unlikely]] fail_written(*told.label, HookKind::tensor);
+    if (result.defined() && !result.is_same(grad)) take(grad, result, told);
   }
+  return changed ? Left::new_lists : Left::nothing;
 }
 
 void write_retained(AutogradMeta& tensor, const Tensor& grad) {
@@ -97,17 +115,15 @@ void write_retained(AutogradMeta& tensor, const Tensor& grad) {
   tensor.grad = tensor.grad.defined() ? tensor.grad + grad : grad.clone();
 }
 
-void run_pre_hooks(Node& node, HookTable& table, Grads& grads) {
-  if (!table.has(HookKind::node_pre)) return;
-  const HookSnapshot lists = table.snapshot();
-  for (const HookEntry& entry : lists->pre) {
+void run_pre_hooks(Node& node, const HookTable& table, Grads& grads) {
+  const HookTable::Reader reader(table.lists());
+  for (const HookEntry& entry : reader.value().pre) {
     if (!entry.hook->opaque()) record::before_user_code();
     const variable_list argument = to_list(grads);
     SmallVector<WriteGuard, 3> guards;
     for (const Tensor& g : grads) guards.emplace_back(g);
     ListHookResult result;
     {
-      base::UserCodeScope user;
       const RunningHook running(entry.label, HookKind::node_pre);
       result = static_cast<NodePreHook*>(entry.hook.get())->call(argument);
     }
@@ -116,15 +132,13 @@ void run_pre_hooks(Node& node, HookTable& table, Grads& grads) {
   }
 }
 
-void run_post_hooks(Node& node, HookTable& table, Grads& grad_inputs, const Grads& grad_outputs) {
-  if (!table.has(HookKind::node_post)) return;
-  const HookSnapshot lists = table.snapshot();
+void run_post_hooks(Node& node, const HookTable& table, Grads& grad_inputs, const Grads& grad_outputs) {
+  const HookTable::Reader reader(table.lists());
   const variable_list consumed = to_list(grad_outputs);
-  for (const HookEntry& entry : lists->post) {
+  for (const HookEntry& entry : reader.value().post) {
     if (!entry.hook->opaque()) record::before_user_code();
     ListHookResult result;
     {
-      base::UserCodeScope user;
       const RunningHook running(entry.label, HookKind::node_post);
       result = static_cast<NodePostHook*>(entry.hook.get())->call(to_list(grad_inputs), consumed);
     }
@@ -136,7 +150,8 @@ void validate_outputs(const Node& node, Grads& outputs) {
   if (outputs.size() > node.num_outputs()) [[unlikely]] {
     GRAPNEL_ASSERT(node.is_user_code(), node.name(), " produced too many gradients");
     for (size_t i = node.num_outputs(); i < outputs.size(); ++i)
-      check(!outputs[i].defined(), "the backward of ", node.name(), " returned ", outputs.size(), " gradients, expected ", node.num_outputs(), ".");
+      if (outputs[i].defined()) [[unlikely]]
+        fail("the backward of ", node.name(), " returned ", outputs.size(), " gradients, expected ", node.num_outputs(), ".");
   }
   outputs.resize(node.num_outputs());
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -152,12 +167,14 @@ void validate_outputs(const Node& node, Grads& outputs) {
       bool reducible = g.dim() >= want.sizes.size();
       const int extra = static_cast<int>(g.dim()) - want.sizes.size();
       for (int d = 0; reducible && d < want.sizes.size(); ++d) reducible = want.sizes[d] == 1 || want.sizes[d] == g.shape()[d + extra];
-      check(reducible, "the backward of ", node.name(), " returned a gradient of shape ", g.shape(), " for input ", i, ", expected ", want.sizes,
-            " or a shape that sums to it.");
+      if (!reducible) [[unlikely]]
+        fail("the backward of ", node.name(), " returned a gradient of shape ", g.shape(), " for input ", i, ", expected ", want.sizes,
+             " or a shape that sums to it.");
       g = g.sum_to_size(want.sizes);
     }
     if (g.dtype() != want.dtype) {
-      check(is_floating(g.dtype()), "the backward of ", node.name(), " returned a gradient of type ", g.dtype(), " for input ", i, ".");
+      if (!(is_floating(g.dtype()))) [[unlikely]]
+        fail("the backward of ", node.name(), " returned a gradient of type ", g.dtype(), " for input ", i, ".");
       g = g.to(want.dtype);
     }
   }

@@ -39,7 +39,7 @@ template <class... Parts>
   base::throw_error(str(parts...));
 }
 
-/// Throws `Error` with the joined message unless `condition` holds. The message is built only on failure.
+/// Throws `Error` with the joined message unless `condition` holds. Parts that are costly to compute want `if (!condition) fail(...)`.
 template <class... Parts>
 [[gnu::always_inline]] inline void check(bool condition, const Parts&... parts) {
   if (!condition) [[unlikely]] fail(parts...);

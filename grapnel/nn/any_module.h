@@ -41,7 +41,8 @@ class AnyModule {
   template <class M>
   auto& get() const {
     auto* typed = module_ ? module_->as<M>() : nullptr;
-    check(typed != nullptr, "AnyModule: the module is ", module_ ? module_->name() : "empty", ", not of the type asked for.");
+    if (typed == nullptr) [[unlikely]]
+      fail("AnyModule: the module is ", module_ ? module_->name() : "empty", ", not of the type asked for.");
     return *typed;
   }
   AnyModule clone() const {

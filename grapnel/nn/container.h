@@ -44,8 +44,9 @@ class ModuleListImpl : public Cloneable<ModuleListImpl> {
   template <class M>
   auto& at(size_t index) const {
     auto* typed = ptr(index)->as<M>();
-    check(typed != nullptr, "ModuleList: module ", index, " is ", ptr(index)->name(),
-          ", not of the type asked for.");
+    if (typed == nullptr) [[unlikely]]
+      fail("ModuleList: module ", index, " is ", ptr(index)->name(),
+           ", not of the type asked for.");
     return *typed;
   }
   size_t size() const noexcept { return modules_.size(); }
@@ -88,7 +89,8 @@ class ModuleDictImpl : public Cloneable<ModuleDictImpl> {
   template <class M>
   auto& at(const std::string& key) const {
     auto* typed = ptr(key)->as<M>();
-    check(typed != nullptr, "ModuleDict: '", key, "' is ", ptr(key)->name(), ", not of the type asked for.");
+    if (typed == nullptr) [[unlikely]]
+      fail("ModuleDict: '", key, "' is ", ptr(key)->name(), ", not of the type asked for.");
     return *typed;
   }
   bool contains(const std::string& key) const { return children_.contains(key); }

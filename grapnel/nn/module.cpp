@@ -72,11 +72,13 @@ void Module::clone_(const Module& other) {
   hooks_ = other.hooks_;
   NoGradGuard no_grad;
   const auto take = [&](NamedTensors& mine, const NamedTensors& theirs, const char* what) {
-    check(mine.size() == theirs.size(), "clone: reset() of ", name(), " registers ", mine.size(), " ", what, "s, but the original has ",
-          theirs.size(), ".\nRegister all of them in reset().");
+    if (mine.size() != theirs.size()) [[unlikely]]
+      fail("clone: reset() of ", name(), " registers ", mine.size(), " ", what, "s, but the original has ",
+           theirs.size(), ".\nRegister all of them in reset().");
     for (const auto& item : theirs) {
       Tensor* tensor = mine.find(item.key());
-      check(tensor != nullptr, "clone: reset() of ", name(), " does not register the ", what, " '", item.key(), "'.");
+      if (tensor == nullptr) [[unlikely]]
+        fail("clone: reset() of ", name(), " does not register the ", what, " '", item.key(), "'.");
       if (!item->defined()) continue;
       tensor->set_data(item->detach().clone());
       tensor->set_requires_grad(item->requires_grad());
@@ -84,11 +86,13 @@ void Module::clone_(const Module& other) {
   };
   take(parameters_, other.parameters_, "parameter");
   take(buffers_, other.buffers_, "buffer");
-  check(children_.size() == other.children_.size(), "clone: reset() of ", name(), " registers ", children_.size(),
-        " submodules, but the original has ", other.children_.size(), ".\nRegister all of them in reset().");
+  if (children_.size() != other.children_.size()) [[unlikely]]
+    fail("clone: reset() of ", name(), " registers ", children_.size(),
+         " submodules, but the original has ", other.children_.size(), ".\nRegister all of them in reset().");
   for (const auto& item : other.children_) {
     auto* child = children_.find(item.key());
-    check(child != nullptr, "clone: reset() of ", name(), " does not register the submodule '", item.key(), "'.");
+    if (child == nullptr) [[unlikely]]
+      fail("clone: reset() of ", name(), " does not register the submodule '", item.key(), "'.");
     (*child)->clone_(*item.value());
   }
 }
@@ -133,8 +137,9 @@ Module::NamedModules Module::named_modules(const std::string& name_prefix, bool 
   const_cast<Module*>(this)->walk(name_prefix, [&](const std::string& path, Module& module) {
     if ((&module == this && !include_self) || !seen.insert(&module).second) return;
     auto shared = module.weak_from_this().lock();
-    check(shared != nullptr, "modules: ", module.name(), " is not owned by a shared_ptr, so it cannot be listed.\n"
-          "Make it with std::make_shared, or pass include_self = false.");
+    if (shared == nullptr) [[unlikely]]
+      fail("modules: ", module.name(), " is not owned by a shared_ptr, so it cannot be listed.\n"
+           "Make it with std::make_shared, or pass include_self = false.");
     out.insert(path, std::move(shared));
   });
   return out;

@@ -173,7 +173,8 @@ class Module : public std::enable_shared_from_this<Module> {
   template <class M>
   std::shared_ptr<M> typed(std::shared_ptr<Module> module) const {
     auto out = std::dynamic_pointer_cast<M>(std::move(module));
-    check(out != nullptr, "register_module: a registration hook replaced the module by one of another type, which ", name(), " cannot hold.");
+    if (out == nullptr) [[unlikely]]
+      fail("register_module: a registration hook replaced the module by one of another type, which ", name(), " cannot hold.");
     return out;
   }
   template <class Fn>

@@ -70,10 +70,11 @@ void BatchNormImpl<Derived>::pretty_print(std::ostream& stream) const {
 
 template <class Derived>
 Tensor BatchNormImpl<Derived>::forward(const Tensor& input) {
-  check(input.dim() >= Derived::least_dims && input.dim() <= Derived::most_dims, Derived::title,
-        ": the input must have ", Derived::least_dims,
-        Derived::most_dims > Derived::least_dims ? str(" or ", Derived::most_dims) : std::string(),
-        " dimensions, got shape ", input.shape(), ".");
+  if (!(input.dim() >= Derived::least_dims && input.dim() <= Derived::most_dims)) [[unlikely]]
+    fail(Derived::title,
+         ": the input must have ", Derived::least_dims,
+         Derived::most_dims > Derived::least_dims ? str(" or ", Derived::most_dims) : std::string(),
+         " dimensions, got shape ", input.shape(), ".");
   const bool training = this->is_training();
   double momentum = options.momentum().value_or(0);
   if (training && num_batches_tracked.defined()) {

@@ -102,7 +102,8 @@ class Value {
   template <class T>
   const T& get(const char* what) const {
     const T* found = std::get_if<T>(&value_);
-    check(found != nullptr, "the value is ", describe(), ", expected ", what, ".");
+    if (found == nullptr) [[unlikely]]
+      fail("the value is ", describe(), ", expected ", what, ".");
     return *found;
   }
   Variant value_;
@@ -163,12 +164,14 @@ T Value::to() const {
   } else if constexpr (detail::IsTuple<T>::value) {
     constexpr size_t n = std::tuple_size_v<T>;
     const Args& parts = tuple();
-    check(parts.size() == n, "the value is ", describe(), ", expected a tuple of ", n, ".");
+    if (parts.size() != n) [[unlikely]]
+      fail("the value is ", describe(), ", expected a tuple of ", n, ".");
     return [&]<size_t... i>(std::index_sequence<i...>) { return T{parts[i].template to<std::tuple_element_t<i, T>>()...}; }(
         std::make_index_sequence<n>());
   } else {
     const T* found = boxed<T>();
-    check(found != nullptr, "the value is ", describe(), ", expected a value of the type that forward takes or returns.");
+    if (found == nullptr) [[unlikely]]
+      fail("the value is ", describe(), ", expected a value of the type that forward takes or returns.");
     return *found;
   }
 }

@@ -168,8 +168,9 @@ void check_sizes(const std::vector<Term>& terms, std::string_view equation) {
       int64_t& known = sizes[static_cast<size_t>(term.labels[i])];
       const int64_t size = term.value.size(static_cast<int64_t>(i));
       const bool hidden = term.labels[i] >= kEllipsis;
-      check(size == known || size == 1 || known == 1, "einsum: ", hidden ? "a dimension under \"...\"" : str("label '", static_cast<char>(term.labels[i]), "'"),
-            " of \"", equation, "\" stands for sizes ", known, " and ", size, ".");
+      if (!(size == known || size == 1 || known == 1)) [[unlikely]]
+        fail("einsum: ", hidden ? "a dimension under \"...\"" : str("label '", static_cast<char>(term.labels[i]), "'"),
+             " of \"", equation, "\" stands for sizes ", known, " and ", size, ".");
       if (size != 1) known = size;
     }
 }

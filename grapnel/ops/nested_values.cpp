@@ -32,8 +32,9 @@ Shape NestedValues::shape_at(const std::vector<int64_t>& path) const {
     below.back() = static_cast<int64_t>(i);
     const Shape inner = items[i].shape_at(below);
     if (i == 0) first = inner;
-    check(inner == first, "tensor: the lists are ragged: ", text(path, static_cast<int64_t>(i)), " has shape ", inner, " but ", text(path, 0),
-          " has shape ", first, ".\nAll lists of one level must have the same length.");
+    if (inner != first) [[unlikely]]
+      fail("tensor: the lists are ragged: ", text(path, static_cast<int64_t>(i)), " has shape ", inner, " but ", text(path, 0),
+           " has shape ", first, ".\nAll lists of one level must have the same length.");
   }
   for (int64_t size : first) sizes.push_back(size);
   return sizes;

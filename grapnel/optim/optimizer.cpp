@@ -141,8 +141,9 @@ void Optimizer::load_state_dict(const OptimizerStateDict& state_dict) {
         // Copies, in the parameter's type: what was saved stays the caller's.
         for (auto& [name, entry] : entries)
           if (Tensor* t = std::get_if<Tensor>(&entry)) {
-            check(t->defined() && fits(name, *t, params[i]), "load_state_dict: ", name, " of parameter ", saved.params[i],
-                  t->defined() ? str(" has shape ", t->shape()) : std::string(" is undefined"), ", the parameter has shape ", params[i].shape(), ".");
+            if (!(t->defined() && fits(name, *t, params[i]))) [[unlikely]]
+              fail("load_state_dict: ", name, " of parameter ", saved.params[i],
+                   t->defined() ? str(" has shape ", t->shape()) : std::string(" is undefined"), ", the parameter has shape ", params[i].shape(), ".");
             *t = t->dtype() == params[i].dtype() ? t->detach().clone() : t->detach().to(params[i].dtype());
           }
         state->from_map(entries);

@@ -118,6 +118,12 @@ class [[nodiscard]] ScopedHook {
   HookHandle handle_;
 };
 
+/// How a hook was registered.
+struct HookLabel {
+  std::string name;  ///< given by the user, or empty
+  std::source_location site;
+};
+
 /// What a hook can learn about the moment it fires. Valid during the call only.
 struct HookContext {
   const Node* node = nullptr;     ///< the node whose gradient this is
@@ -125,7 +131,9 @@ struct HookContext {
   uint64_t pass = 0;              ///< number of the backward pass; nested passes have their own
   int depth = 0;                  ///< 0 for a pass started by the user, 1 for one started inside a hook, and so on
   bool creates_graph = false;     ///< whether what the hook computes is differentiable
-  std::string_view hook_name;     ///< as registered
+  const HookLabel* label = nullptr;
+  /// As registered.
+  std::string_view hook_name() const { return label ? std::string_view(label->name) : std::string_view(); }
   /// True when no pass is waiting for this one, so the gradient is the one the caller of backward() asked for.
   bool final() const { return depth == 0; }
   /// The name given to the tensor with set_name, or an empty string.

@@ -46,6 +46,63 @@ TEST_CASE("a change in place of a tensor by itself leaves no memory behind") {
   CHECK(memory_stats().in_use == before);
 }
 
+namespace {
+struct SquareOf : autograd::Function<SquareOf> {
+  static Tensor forward(autograd::AutogradContext* ctx, Tensor x) {
+    ctx->save_for_backward({x});
+    return x * x;
+  }
+  static variable_list backward(autograd::AutogradContext* ctx, variable_list grads) {
+    return {grads[0] * 2 * ctx->get_saved_variables()[0]};
+  }
+};
+
+/// Whether what `change` makes of a tensor with 100 ones, and of a leaf of that shape, is freed when both are let go.
+bool leaves_nothing(void (*change)(Tensor ones, Tensor leaf)) {
+  const size_t before = memory_stats().in_use;
+  change(ones({100}), ones({100}, requires_grad()));
+  return memory_stats().in_use == before;
+}
+}  // namespace
+
+TEST_CASE("a tensor changed by what was computed from it is freed without a backward pass") {
+  CHECK(leaves_nothing([](Tensor, Tensor x) {
+    Tensor c = cat({x, x});
+    c.add_(c.sin());
+  }));
+  CHECK(leaves_nothing([](Tensor, Tensor x) {
+    Tensor c = cat({x, x});
+    c.add_(SquareOf::apply(c));
+  }));
+  // A constant, which becomes a part of the graph by the change.
+  CHECK(leaves_nothing([](Tensor y, Tensor x) { y.add_(x * y); }));
+  // Through a view, on both sides.
+  CHECK(leaves_nothing([](Tensor, Tensor x) {
+    Tensor c = x.sin();
+    c.narrow(0, 0, 50).add_(c.narrow(0, 50, 50).sin());
+  }));
+}
+
+TEST_CASE("a leaf that stops requiring grad and is changed by what was computed from it is freed, too") {
+  CHECK(leaves_nothing([](Tensor, Tensor x) {
+    const Tensor y = x.sin();
+    x.set_requires_grad(false);
+    x.add_(y);
+  }));
+}
+
+TEST_CASE("hooks of a leaf that became the result of an op stay with the graph that used it as a leaf") {
+  const Tensor x = leaf(2);
+  Values seen;
+  x.register_hook([&](const Tensor& g) { seen.push_back(value(g)); });
+  const Tensor y = x * 3;
+  x.set_requires_grad(false);
+  x.add_(y);  // 8
+  y.backward();
+  CHECK(seen == Values{3});
+  CHECK(!x.grad().defined());
+}
+
 TEST_CASE("a view without elements may lie anywhere") {
   const Tensor x = zeros({0}, dtype(kFloat32).requires_grad(true));
   const Tensor y = x * 1;

@@ -210,7 +210,7 @@ TEST_CASE("a hook may ask for its context: name, slot, pass and depth") {
   std::vector<uint64_t> passes;
   x.register_hook(
       [&](const Tensor&, const HookContext& c) {
-        CHECK(c.hook_name == "watch");
+        CHECK(c.hook_name() == "watch");
         CHECK(c.tensor_name() == "weight");
         CHECK(c.slot == 0);
         CHECK(c.final());

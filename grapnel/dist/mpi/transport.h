@@ -1,5 +1,5 @@
 /// What libgrapnel needs of MPI, on plain memory and without waiting. libgrapnel_mpi.so implements it; only that module knows MPI, and
-/// it is loaded when a program first asks for MPI: see docs/notes/010-mpi-in-a-module.md.
+/// it is loaded when a program first asks for MPI: see docs/notes/013-mpi-in-a-module.md.
 #pragma once
 
 #include <cstdint>

@@ -47,8 +47,8 @@ void transpose(int64_t rows, int64_t cols, const float* from, int64_t from_row, 
   }
 }
 
-/// Below this many multiplications oneDNN's own overhead (0.3 us) outweighs its better kernel.
-constexpr int64_t small_product = 20 * 20 * 20;
+/// Up to this many multiplications oneDNN's own overhead (0.3 us, and packing) outweighs its better kernel.
+constexpr int64_t small_product = 64 * 64 * 64;
 
 void gemm_tile(GemmBlock<float> g) {
   if (g.k == 0 || g.m * g.n * g.k <= small_product) return own_gemm(g);

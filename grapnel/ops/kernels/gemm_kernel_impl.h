@@ -86,16 +86,24 @@ class OwnGemm {
     }
   }
 
-  /// c[rows, NV vectors] (+)= packed a * b, where b has NV * lanes contiguous columns.
-  template <int NV>
-  static GRAPNEL_INLINE void multiply(int64_t k, const T* a, const T* b, int64_t b_row, V (&acc)[rows][NV]) {
-    for (int64_t p = 0; p < k; ++p, a += rows, b += b_row) {
+  /// Rows of a as the micro-kernel reads them: packed, or where they are if `row` says how far apart.
+  struct Rows {
+    const T* data;
+    int64_t row;
+  };
+  static constexpr int64_t packed = 0;
+
+  /// c[rows, NV vectors] (+)= a * b, where b has NV * lanes contiguous columns.
+  template <int NV, bool Packed>
+  static GRAPNEL_INLINE void multiply(int64_t k, Rows from, const T* b, int64_t b_row, V (&acc)[rows][NV]) {
+    const T* a = from.data;
+    for (int64_t p = 0; p < k; ++p, a += Packed ? rows : 1, b += b_row) {
       V bv[NV];
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) bv[v] = load(b + v * lanes);
 #pragma GCC unroll 8
       for (int r = 0; r < rows; ++r) {
-        const V av = broadcast(a[r]);
+        const V av = broadcast(a[Packed ? r : r * from.row]);
 #pragma GCC unroll 4
         for (int v = 0; v < NV; ++v) acc[r][v] = S::fma(av, bv[v], acc[r][v]);
       }
@@ -103,9 +111,9 @@ class OwnGemm {
   }
 
   /// One tile of c, m x n of which are real.
-  template <int NV>
-  static void tile(int64_t m, int64_t n, int64_t k, const T* a, const T* b, int64_t b_row, T* c,
-                   int64_t c_row, bool first) {
+  template <int NV, bool Packed>
+  static void tile(int64_t m, int64_t n, int64_t k, Rows a, const T* b, int64_t b_row, T* c, int64_t c_row,
+                   bool first) {
     V acc[rows][NV];
     if (m == rows && n == NV * lanes) {
 #pragma GCC unroll 8
@@ -113,7 +121,7 @@ class OwnGemm {
 #pragma GCC unroll 4
         for (int v = 0; v < NV; ++v) acc[r][v] = first ? V{} : load(c + r * c_row + v * lanes);
       }
-      multiply<NV>(k, a, b, b_row, acc);
+      multiply<NV, Packed>(k, a, b, b_row, acc);
 #pragma GCC unroll 8
       for (int r = 0; r < rows; ++r) {
 #pragma GCC unroll 4
@@ -132,7 +140,7 @@ class OwnGemm {
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) acc[r][v] = first ? V{} : load(edge[r] + v * lanes);
     }
-    multiply<NV>(k, a, b, b_row, acc);
+    multiply<NV, Packed>(k, a, b, b_row, acc);
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) {
 #pragma GCC unroll 4
@@ -143,14 +151,21 @@ class OwnGemm {
     }
   }
 
+  template <bool Packed>
+  static void tile(int64_t m, int64_t n, int64_t k, Rows a, const T* b, int64_t b_row, T* c, int64_t c_row,
+                   bool first) {
+    if (n > 2 * lanes) tile<3, Packed>(m, n, k, a, b, b_row, c, c_row, first);
+    else if (n > lanes) tile<2, Packed>(m, n, k, a, b, b_row, c, c_row, first);
+    else tile<1, Packed>(m, n, k, a, b, b_row, c, c_row, first);
+  }
+
   /// All tiles of one panel of b, at most `width` columns.
-  static void panel(int64_t m, int64_t n, int64_t k, const T* a, const T* b, int64_t b_row, T* c,
-                    int64_t c_row, bool first) {
-    for (int64_t i = 0; i < m; i += rows, a += rows * k, c += rows * c_row) {
+  static void panel(int64_t m, int64_t n, int64_t k, Rows a, const T* b, int64_t b_row, T* c, int64_t c_row,
+                    bool first) {
+    for (int64_t i = 0; i < m; i += rows, c += rows * c_row) {
       const int64_t used = least(rows, m - i);
-      if (n > 2 * lanes) tile<3>(used, n, k, a, b, b_row, c, c_row, first);
-      else if (n > lanes) tile<2>(used, n, k, a, b, b_row, c, c_row, first);
-      else tile<1>(used, n, k, a, b, b_row, c, c_row, first);
+      if (a.row == packed) tile<true>(used, n, k, {a.data + i * k, packed}, b, b_row, c, c_row, first);
+      else tile<false>(used, n, k, {a.data + i * a.row, a.row}, b, b_row, c, c_row, first);
     }
   }
 
@@ -249,7 +264,12 @@ class OwnGemm {
         const int64_t kb = least(block_k, g.k - p0);
         for (int64_t i0 = 0; i0 < g.m; i0 += block_m) {
           const int64_t mb = least(block_m, g.m - i0);
-          pack_a(mb, kb, g.a + i0 * g.a_row + p0 * g.a_col, g.a_row, g.a_col, packed_a);
+          // So does packing a: few panels of b read it, and whole tiles can read it where it is.
+          Rows a{g.a + i0 * g.a_row + p0 * g.a_col, g.a_row};
+          if (g.a_col != 1 || g.a_row == packed || mb % rows != 0 || nb > 2 * width) {
+            pack_a(mb, kb, a.data, g.a_row, g.a_col, packed_a);
+            a = {packed_a, packed};
+          }
           for (int64_t j = 0, used; j < nb; j += used) {
             // Two middling panels at the end are faster than a full and a narrow one.
             const int64_t left = nb - j;
@@ -262,7 +282,7 @@ class OwnGemm {
               if (i0 == 0) pack_panel(used, kb, b, g.b_row, g.b_col, b_row, to);
               b = to;
             }
-            panel(mb, used, kb, packed_a, b, b_row, g.c + i0 * g.c_row + j0 + j, g.c_row, p0 == 0);
+            panel(mb, used, kb, a, b, b_row, g.c + i0 * g.c_row + j0 + j, g.c_row, p0 == 0);
           }
         }
         p0 += kb;

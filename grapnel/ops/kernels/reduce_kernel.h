@@ -35,18 +35,26 @@ struct ReduceKernel {
   using S = Num<T, Isa>;
   GRAPNEL_INLINE static T combine(T a, T b) { return D::template combine<S>(S::of(a), S::of(b)).v; }
 
+  /// Folds lane[0, 2 * width) in halves. The widths are constants, so that every step is a few registers wide and no loop.
+  template <int64_t width>
+  GRAPNEL_INLINE static void fold(T* lane) {
+    for (int64_t l = 0; l < width; ++l) lane[l] = combine(lane[l], lane[l + width]);
+    if constexpr (width > 1) fold<width / 2>(lane);
+  }
+
   static void chunk(const void* in, int64_t n, void* out) {
     const T* x = static_cast<const T*>(in);
     alignas(64) T lane[kReduceLanes];
-    const int64_t first = n < kReduceLanes ? n : kReduceLanes;
-    for (int64_t l = 0; l < first; ++l) lane[l] = x[l];
-    int64_t k = kReduceLanes;
-    for (; k + kReduceLanes <= n; k += kReduceLanes)
-      for (int64_t l = 0; l < kReduceLanes; ++l) lane[l] = combine(lane[l], x[k + l]);
-    for (int64_t l = 0; k + l < n; ++l) lane[l] = combine(lane[l], x[k + l]);
-    for (int64_t l = first; l < kReduceLanes; ++l) lane[l] = D::template identity<S>().v;
-    for (int64_t width = kReduceLanes / 2; width > 0; width /= 2)
-      for (int64_t l = 0; l < width; ++l) lane[l] = combine(lane[l], lane[l + width]);
+    if (n >= kReduceLanes) {
+      for (int64_t l = 0; l < kReduceLanes; ++l) lane[l] = x[l];
+      int64_t k = kReduceLanes;
+      for (; k + kReduceLanes <= n; k += kReduceLanes)
+        for (int64_t l = 0; l < kReduceLanes; ++l) lane[l] = combine(lane[l], x[k + l]);
+      for (int64_t l = 0; k + l < n; ++l) lane[l] = combine(lane[l], x[k + l]);
+    } else {
+      for (int64_t l = 0; l < kReduceLanes; ++l) lane[l] = l < n ? x[l] : D::template identity<S>().v;
+    }
+    fold<kReduceLanes / 2>(lane);
     *static_cast<T*>(out) = lane[0];
   }
 

@@ -1,0 +1,213 @@
+#include "grapnel/autograd/pass.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "grapnel/autograd/accumulate.h"
+#include "grapnel/autograd/anomaly.h"
+#include "grapnel/autograd/grad_mode.h"
+#include "grapnel/autograd/meta.h"
+#include "grapnel/autograd/visit.h"
+#include "grapnel/base/log.h"
+#include "grapnel/base/source_site.h"
+#include "grapnel/ops/autocast.h"
+#include "grapnel/ops/functions.h"
+#include "grapnel/ops/record.h"
+
+namespace grapnel {
+
+namespace {
+constinit thread_local Pass::ThreadState thread_state;
+std::atomic<uint64_t> pass_counter{0};
+}  // namespace
+
+Pass::ThreadState& Pass::this_thread() { return thread_state; }
+
+Pass::Pass(const BackwardRequest& request)
+    : request_(request), outer_(thread_state.pass), id_(++pass_counter), depth_(outer_ ? outer_->depth_ + 1 : 0),
+      strong_(thread_state.strong), check_nan_(AnomalyMode::should_check_nan()) {}
+
+variable_list Pass::run() {
+  struct Enter {
+    ThreadState before = thread_state;
+    explicit Enter(Pass* p) { thread_state.pass = p; }
+    ~Enter() { thread_state = before; }
+  } enter(this);
+  AutoGradMode mode(request_.create_graph);
+  const Autocast as_recorded(kFloat32);  // See Note [What autocast casts] in ops/autocast.h.
+  // What runs below is the user's (hooks, callbacks), or has the place of the node whose formula it is.
+  base::UserCodeScope user;
+  try {
+    engine::PassRunner* const runner = record::active() ? nullptr : thread_state.runner;
+    if (runner) runner->run([this] { walk_graph(); });
+    else walk_graph();
+    for (size_t i = 0; i < callbacks_.size(); ++i) {
+      const auto callback = std::move(callbacks_[i]);
+      callback();
+    }
+  } catch (...) {
+    report_anomaly();
+    roll_back();
+    throw;
+  }
+  return std::move(results_);
+}
+
+void Pass::walk_graph() {
+  struct Walking {
+    Walking() { ++record::walks; }
+    ~Walking() { --record::walks; }
+  } walking;
+  seed();
+  while (pop_and_visit()) {
+  }
+  // A recorded walk that fails has freed nothing; one that succeeds frees before the graph runs, so that what only the graph
+  // needs is never stored.
+  for (const NodePtr& node : consumed_) node->release_saved();
+  consumed_.clear();
+}
+
+bool Pass::pop_and_visit() {
+  size_t index;
+  if (!leaves_.empty()) {
+    index = leaves_.front();
+    leaves_.pop_front();
+  } else if (!heap_.empty()) {
+    std::pop_heap(heap_.begin(), heap_.end());
+    index = heap_.back().index;
+    heap_.pop_back();
+  } else {
+    return false;
+  }
+  visit_node(index);
+  return true;
+}
+
+void Pass::visit_node(size_t index) {
+  Node& node = *states_[index].node;
+  Grads grads = std::move(states_[index].buffers);
+  if (grads.empty()) grads.resize(node.num_inputs());
+  current = &node;
+  told_.node = &node;
+  if (const HookTable* table = node.hooks()) visit::run_tensor_hooks(*table, grads, told_);
+  if (!wanted_.empty()) take_wanted(index, grads);
+  if (!states_[index].execute) return;
+  if (const HookTable* table = node.hooks(HookKind::node_pre)) visit::run_pre_hooks(node, *table, grads);
+
+  Grads outputs;
+  if (node.is_accumulate()) {
+    static_cast<AccumulateGrad&>(node).accumulate(grads, is_callers_seed(grads[0]));
+  } else {
+    outputs = run_formula(node, grads);
+    visit::validate_outputs(node, outputs);
+  }
+  if (const HookTable* table = node.hooks(HookKind::node_post)) visit::run_post_hooks(node, *table, outputs, grads);
+  if (!request_.keep_graph) {
+    if (record::active()) consumed_.emplace_back(&node);
+    else node.release_saved();
+  }
+  if (check_nan_) [[unlikely]] anomaly::check_node_result(outputs, node);
+  grads.clear();
+  current = nullptr;
+
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Edge& edge = node.next_edge(i);
+    if (!edge) continue;
+    const size_t next = discover(edge.node.get());
+    State& s = states_[next];
+    if (!s.execute && !s.target) continue;
+    arrive(s, edge.slot, std::move(outputs[i]));
+    // Only the last producer makes a node ready: see Note [One visit per node].
+    if (--s.waiting_for == 0) make_ready(next);
+  }
+}
+
+Grads Pass::run_formula(Node& node, const Grads& grads) {
+  for (Pass* p = outer_; p; p = p->outer_)
+    if (p->in_formula && p->current == &node) [[unlikely]]
+      fail("backward: the node of ", node.name(), " (called at ", node.where(),
+           ") is already running in an outer pass on this thread; a pass started inside it may not run it again.");
+  in_formula = true;
+  struct Leave {
+    bool& flag;
+    ~Leave() { flag = false; }
+  } leave{in_formula};
+  if (node.is_user_code()) {
+    record::before_user_code();
+    return node.apply(grads);
+  }
+  base::CallSiteScope library(node.site());
+  try {
+    return node.apply(grads);
+  } catch (const Error& e) {
+    if (user_exception) throw;
+    throw Error(str(e.what(), "\n(in the backward of ", node.name(), ", node ", nodes_.find(&node) + 1, " of ", states_.size(), ")"));
+  }
+}
+
+void Pass::arrive(State& s, uint32_t slot, Tensor grad) {
+  if (s.buffers.empty()) s.buffers.resize(s.node->num_inputs());
+  if (!grad.defined()) return;
+  Tensor& buffer = s.buffers[slot];
+  if (!buffer.defined()) {
+    buffer = std::move(grad);
+  } else if (!request_.create_graph && buffer.is_contiguous() && buffer.dtype() == grad.dtype() && is_sole_owner(buffer)) {
+    buffer.add_(grad);
+  } else {
+    buffer = buffer + grad;
+  }
+}
+
+void Pass::make_ready(size_t index) {
+  const Node* node = states_[index].node;
+  if (node->is_accumulate()) {
+    leaves_.push_back(index);
+  } else {
+    heap_.push_back({node->sequence_nr(), ~order_++, index});
+    std::push_heap(heap_.begin(), heap_.end());
+  }
+}
+
+void Pass::take_wanted(size_t index, const Grads& grads) {
+  for (const Wanted& w : wanted_) {
+    if (w.state != index) continue;
+    if (w.retained) visit::write_retained(*w.retained, grads[w.slot]);
+    else results_[w.result] = grads[w.slot];
+  }
+}
+
+bool Pass::is_callers_seed(const Tensor& grad) const {
+  return grad.defined() && std::find(callers_seeds_.begin(), callers_seeds_.end(), grad.impl_ptr()) != callers_seeds_.end();
+}
+
+void Pass::journal(const Tensor& leaf) {
+  if (!strong_) return;
+  AutogradMeta& meta = *find_meta(leaf);
+  if (!journal_.try_emplace(&meta, leaf, Tensor(), Tensor()).second) return;
+  auto& [tensor, grad, values] = journal_.at(&meta);
+  std::lock_guard guard(meta.grad_mutex);
+  grad = meta.grad;
+  if (grad.defined()) {
+    NoGradGuard no_grad;
+    values = grad.detach().clone();
+  }
+}
+
+void Pass::roll_back() {
+  NoGradGuard no_grad;
+  for (auto& [meta, entry] : journal_) {
+    auto& [leaf, grad, values] = entry;
+    // Values that were never computed belong to a recording that is given up, and the write they were kept for with it.
+    const bool given_up = values.defined() && values.impl().storage->pending() && !record::active();
+    if (grad.defined() && !given_up) grad.detach().copy_(values);
+    std::lock_guard guard(meta->grad_mutex);
+    meta->grad = grad;
+  }
+}
+
+/// Under anomaly mode, says where the node that was being visited came from. The exception itself stays as it is.
+void Pass::report_anomaly() const {
+  if (AnomalyMode::is_enabled() && current) base::warn(str("backward failed in ", current->name(), ".\n", anomaly::trace(*current)));
+}
+
+}  // namespace grapnel

@@ -1,0 +1,117 @@
+/// One backward pass: all of its state. pass_prepare.cpp finds out what the pass will visit, pass.cpp visits it.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "grapnel/autograd/engine.h"
+#include "grapnel/autograd/hook_table.h"
+#include "grapnel/autograd/node_map.h"
+
+namespace grapnel {
+
+class Pass {
+ public:
+  explicit Pass(const BackwardRequest& request);
+  variable_list run();
+
+  /// What passes leave on their thread, and carry to another one.
+  struct ThreadState {
+    Pass* pass = nullptr;  ///< the innermost one
+    bool strong = false;   ///< whether passes started now restore grad() when they fail
+    engine::PassRunner* runner = nullptr;
+  };
+  static ThreadState& this_thread();
+
+  Node* current = nullptr;
+  bool in_formula = false;
+  bool user_exception = false;
+
+  Pass* outer() const { return outer_; }
+  uint64_t id() const { return id_; }
+  int depth() const { return depth_; }
+  void queue(std::function<void()> fn) { callbacks_.push_back(std::move(fn)); }
+  std::shared_ptr<void>& state(const void* key) { return states_by_key_[key]; }
+  bool will_visit(const Node* node) const {
+    const int64_t i = nodes_.find(node);
+    return i >= 0 && states_[static_cast<size_t>(i)].walked && reached(static_cast<size_t>(i));
+  }
+  bool will_run(const Node* node) const { return will_visit(node) && states_[static_cast<size_t>(nodes_.find(node))].execute; }
+  /// Remembers grad() of a leaf before it is first written, if this pass restores it when it fails.
+  void journal(const Tensor& leaf);
+
+ private:
+  struct State {
+    Node* node;
+    int32_t waiting_for = 0;
+    bool execute = true;
+    bool target = false;  ///< asked for by `inputs`
+    bool walked = false;  ///< on a way from a root
+    Grads buffers;
+  };
+  struct Wanted {
+    size_t state;
+    uint32_t slot;
+    size_t result;                       ///< captured into results_[result], or
+    IntrusivePtr<AutogradMeta> retained;  ///< kept in this non-leaf's grad() for this pass
+  };
+  struct Ready {
+    uint64_t sequence;
+    uint64_t order;
+    size_t index;
+    friend bool operator<(const Ready& a, const Ready& b) { return a.sequence != b.sequence ? a.sequence < b.sequence : a.order < b.order; }
+  };
+
+  size_t discover(Node* node) {
+    const auto [index, added] = nodes_.insert(node, static_cast<uint32_t>(states_.size()));
+    if (added) states_.push_back({node, 0, true, false, false, {}});
+    return index;
+  }
+  bool reached(size_t i) const { return states_[i].execute || states_[i].target; }
+
+  // Preparing: which nodes, how many edges lead to each, and what arrives at the roots.
+  void seed();
+  Tensor seed_for(const Tensor& root, const Tensor& given, size_t i);
+  void add_targets();
+  void walk(Node* root);
+  void collect_wanted();
+
+  // Running.
+  void walk_graph();
+  void make_ready(size_t index);
+  bool pop_and_visit();
+  void arrive(State& s, uint32_t slot, Tensor grad);
+  void visit_node(size_t index);
+  Grads run_formula(Node& node, const Grads& grads);
+  void take_wanted(size_t index, const Grads& grads);
+  bool is_callers_seed(const Tensor& grad) const;
+  void report_anomaly() const;
+  void roll_back();
+
+  const BackwardRequest& request_;
+  Pass* const outer_;
+  const uint64_t id_;
+  const int depth_;
+  const bool strong_, check_nan_;
+  NodeMap nodes_;
+  std::vector<State> states_;
+  SmallVector<NodePtr, 2> root_nodes_;
+  HookContext told_{.pass = id_, .depth = depth_, .creates_graph = request_.create_graph, .label = nullptr};
+  SmallVector<Edge, 2> target_edges_;
+  SmallVector<const TensorImpl*, 2> callers_seeds_;
+  std::vector<Wanted> wanted_;
+  std::vector<Ready> heap_;
+  uint64_t order_ = 0;
+  std::deque<size_t> leaves_;
+  variable_list results_;
+  std::vector<NodePtr> consumed_;  ///< whose saved values are freed at the end
+  std::vector<std::function<void()>> callbacks_;
+  std::unordered_map<const void*, std::shared_ptr<void>> states_by_key_;
+  std::map<AutogradMeta*, std::tuple<Tensor, Tensor, Tensor>> journal_;
+};
+
+}  // namespace grapnel
