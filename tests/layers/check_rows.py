@@ -24,7 +24,6 @@ NOT_HERE = {
     "comm.F4": "is about streams of accelerators; there are none yet",
     **{f"comm.10.{i}": "needs recorded backward passes that carry effects" for i in range(1, 6)},
     "eager.W2": "orders streams of accelerators; there are none yet",
-    "compiled.32": "needs cond, an op that records both branches",
     "compiled.85": "needs NaN checks inside a recorded pass",
     "compiled.88": "needs data-parallel training",
     "compiled.X6": "needs hooks that declare what they depend on",
