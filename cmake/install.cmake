@@ -21,6 +21,9 @@ install(FILES ${PROJECT_BINARY_DIR}/GrapnelConfig.cmake ${PROJECT_BINARY_DIR}/Gr
 set(pc_depends "-pthread")
 if(NOT BUILD_SHARED_LIBS)
   string(PREPEND pc_depends "-ldnnl -ldw -lz ")
+  if(GRAPNEL_LLVM)
+    string(APPEND pc_depends " -Wl,-rpath,\${libdir}")  # where libgrapnel_llvm.so is
+  endif()
 endif()
 configure_file(cmake/grapnel.pc.in grapnel.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/grapnel.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
