@@ -94,10 +94,10 @@ Branch gradient_of(Branch branch, size_t operands) {
 class CondNode final : public Node {
  public:
   CondNode(std::shared_ptr<const Branches> branches, const Tensor& pred, const variable_list& operands)
-      : branches_(std::move(branches)), pred_(pred, false, *this) {
+      : branches_(std::move(branches)), pred_(pred, Edge{}) {
     for (const Tensor& t : operands) {
-      saved_.emplace_back(t, false, *this);
       add_next_edge(tape::tracks(t) ? gradient_edge(t) : Edge{});
+      saved_.emplace_back(t, next_edges().back());
     }
   }
   std::string name() const override { return "cond"; }
