@@ -14,7 +14,7 @@ TEST_CASE("comm.E1: a second hook is refused, and the first stays") {
       DistributedDataParallel model(one(), group);
       model.register_comm_hook([](GradBucket& b) { return Future<Tensor>(full_like(b.buffer(), 42)); }, {.name = "answer"});
       const std::string text = error_of<Error>([&] {
-        if (kind == 0) model.register_comm_hook(hooks::allreduce);
+        if (kind == 0) model.register_comm_hook(dist::hooks::allreduce);
         if (kind == 1) model.register_builtin_comm_hook("fp16_compress");
         if (kind == 2) model.register_optimizer_in_backward(std::make_shared<optim::SGD>(model.parameters(), 0.1));
       });
@@ -51,7 +51,7 @@ TEST_CASE("comm.E3: every signature that is meant to work does") {
     run(std::ref(mine), count);
     run(shared, count);
     run(Counter(), count);
-    run(group, hooks::allreduce);
+    run(group, dist::hooks::allreduce);
     CHECK(mine.calls == 1);
     CHECK(shared->calls == 1);
     DistributedDataParallel model(one(), group);
@@ -74,7 +74,7 @@ TEST_CASE("comm.E5: registration after the first backward is refused") {
   on_ranks(2, [](ProcessGroup group) {
     DistributedDataParallel model(one(), group);
     pass(model, {1});
-    CHECK(has(error_of<Error>([&] { model.register_comm_hook(hooks::allreduce); }), "before training"));
+    CHECK(has(error_of<Error>([&] { model.register_comm_hook(dist::hooks::allreduce); }), "before training"));
   });
 }
 
@@ -215,7 +215,7 @@ TEST_CASE("comm.E16: a hook that throws on one rank ends the pass on all of them
     model.module().p[0].set_grad(filled(100));
     model.register_comm_hook([&](GradBucket& bucket) -> Future<Tensor> {
       if (bucket.index() == 1 && group.rank() == 1) throw std::out_of_range("seven");
-      return hooks::allreduce(bucket);
+      return dist::hooks::allreduce(bucket);
     }, {.name = "unlucky"});
     if (group.rank() == 1) {
       bool nested = false;
@@ -248,7 +248,7 @@ TEST_CASE("comm.D10: a callback that throws on one rank ends the pass on all; a 
     {
       DistributedDataParallel model(module, group);
       model.register_comm_hook([&](GradBucket& bucket) {
-        return hooks::allreduce(bucket).then([&](const Tensor& t) -> Tensor {
+        return dist::hooks::allreduce(bucket).then([&](const Tensor& t) -> Tensor {
           if (group.rank() == 1) throw Error("no");
           return t;
         }).then([group = bucket.group()](const Tensor& t) { return group.all_reduce(t).single(); });
@@ -271,7 +271,7 @@ TEST_CASE("comm.F3: the wrapper that failed works again after reset with a new g
     bool bad = true;
     model.register_comm_hook([&](GradBucket& bucket) {
       if (bad) throw Error("once");
-      return hooks::allreduce(bucket);
+      return dist::hooks::allreduce(bucket);
     });
     CHECK_THROWS_AS(pass(model, {1}), Error);
     bad = false;
@@ -308,7 +308,7 @@ TEST_CASE("comm.G1: with a hook the buffer holds undivided local gradients") {
       seen = bucket.buffer().clone();
       CHECK(!bucket.buffer().requires_grad());
       CHECK(!GradMode::is_enabled());
-      return hooks::allreduce(bucket);
+      return dist::hooks::allreduce(bucket);
     });
     pass(model, {group.rank() + 1.0, 7});
     CHECK(equal(seen, cat({filled(group.rank() + 1.0, {2}), filled(7, {3})})));
@@ -321,7 +321,7 @@ TEST_CASE("comm.G2: parts of unused parameters are zero") {
     std::vector<Tensor> seen;
     model.register_comm_hook([&](GradBucket& bucket) {
       seen = {bucket.buffer().clone()};
-      return hooks::allreduce(bucket);
+      return dist::hooks::allreduce(bucket);
     });
     model.module().p[1].set_grad(filled(9, {3}));
     model(std::vector<Tensor>{filled(1, {2}), Tensor()}).backward();
@@ -374,7 +374,7 @@ TEST_CASE("comm.H1: the hook runs on the backward thread, in order, once per buc
     model.register_comm_hook([&](GradBucket& bucket) {
       CHECK(std::this_thread::get_id() == here);
       order.push_back(bucket.index());
-      return hooks::allreduce(bucket);
+      return dist::hooks::allreduce(bucket);
     });
     for (int i = 0; i < 2; ++i) pass(model, {1, 1, 1});
     CHECK(order == std::vector<size_t>{0, 1, 2, 0, 1, 2});
@@ -404,7 +404,7 @@ TEST_CASE("comm.H4: collectives of callbacks may come in any order of buckets, b
     std::vector<std::vector<int64_t>> shapes(6, {2});
     DistributedDataParallel model(weighted(shapes), group, {.buckets = {{5}, {4}, {3}, {2}, {1}, {0}}});
     model.register_comm_hook([](GradBucket& bucket) {
-      return hooks::allreduce(bucket).then([group = bucket.group()](const Tensor& t) { return group.all_reduce(t.clone()).single().wait(); });
+      return dist::hooks::allreduce(bucket).then([group = bucket.group()](const Tensor& t) { return group.all_reduce(t.clone()).single().wait(); });
     });
     for (int i = 0; i < 5; ++i) {
       model.zero_grad();
@@ -420,7 +420,7 @@ TEST_CASE("comm.H5: the hook stays for the wrapper's whole life, also when bucke
     size_t calls = 0;
     model.register_comm_hook([&](GradBucket& bucket) {
       ++calls;
-      return hooks::allreduce(bucket);
+      return dist::hooks::allreduce(bucket);
     });
     for (int i = 0; i < 3; ++i) pass(model, {1, 1});
     CHECK(calls == 1 + 2 + 2);

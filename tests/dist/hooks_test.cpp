@@ -33,10 +33,10 @@ constexpr double inf = std::numeric_limits<double>::infinity();
 
 void check_compression(const Compression& c) {
   CAPTURE(c.id);
-  check_hook(hooks::fp16_compress, {c.a, c.b}, c.f16);
-  check_hook(hooks::bf16_compress, {c.a, c.b}, c.bf16);
-  check_hook(hooks::fp16_wrapper(hooks::allreduce), {c.a, c.b}, c.f16);
-  check_hook(hooks::bf16_wrapper(hooks::allreduce), {c.a, c.b}, c.bf16);
+  check_hook(dist::hooks::fp16_compress, {c.a, c.b}, c.f16);
+  check_hook(dist::hooks::bf16_compress, {c.a, c.b}, c.bf16);
+  check_hook(dist::hooks::fp16_wrapper(dist::hooks::allreduce), {c.a, c.b}, c.f16);
+  check_hook(dist::hooks::bf16_wrapper(dist::hooks::allreduce), {c.a, c.b}, c.bf16);
 }
 
 /// The set-up of the reference's tests: one parameter of 40 x 20, gradients x / 800 and x * x / 800.
@@ -95,8 +95,8 @@ TEST_CASE("comm.6.2: 16-bit compression stays within its bound and sends 16 bits
         const Tensor bound = largest * ((w + 1) * unit) + std::ldexp(w, -24);
         CHECK(((module->p[0].grad().to(kFloat64) - exact).abs() <= bound).all().item<bool>());
       };
-      run(hooks::fp16_compress, std::ldexp(1, -11));
-      run(hooks::bf16_compress, std::ldexp(1, -8));
+      run(dist::hooks::fp16_compress, std::ldexp(1, -11));
+      run(dist::hooks::bf16_compress, std::ldexp(1, -8));
     });
 }
 
@@ -105,7 +105,7 @@ TEST_CASE("comm.6.1: allreduce has the bits of the hook-less path (test_ddp_comm
     on_ranks(ranks, [](ProcessGroup group) {
       auto a = weighted({{333}}), b = weighted({{333}});
       DistributedDataParallel plain(a, group), hooked(b, group);
-      hooked.register_comm_hook(hooks::allreduce);
+      hooked.register_comm_hook(dist::hooks::allreduce);
       const Tensor g = randn({333}, Generator(static_cast<uint64_t>(group.rank())));
       plain(std::vector{g}).backward();
       hooked(std::vector{g}).backward();
@@ -114,10 +114,10 @@ TEST_CASE("comm.6.1: allreduce has the bits of the hook-less path (test_ddp_comm
 }
 
 TEST_CASE("comm.9.1: each hook agrees with the mean (test_ddp_hooks)") {
-  compare_with_mean([](auto& model) { model.register_comm_hook(hooks::allreduce); }, 1e-5, 0);
-  compare_with_mean([](auto& model) { model.register_comm_hook(hooks::fp16_compress); }, 1e-5, 1e-4);
-  compare_with_mean([](auto& model) { model.register_comm_hook(hooks::quantize_per_tensor); }, 1e-5, 2.2e-5);
-  compare_with_mean([](auto& model) { model.register_comm_hook(hooks::quantize_per_channel); }, 1e-5, 2.2e-5);
+  compare_with_mean([](auto& model) { model.register_comm_hook(dist::hooks::allreduce); }, 1e-5, 0);
+  compare_with_mean([](auto& model) { model.register_comm_hook(dist::hooks::fp16_compress); }, 1e-5, 1e-4);
+  compare_with_mean([](auto& model) { model.register_comm_hook(dist::hooks::quantize_per_tensor); }, 1e-5, 2.2e-5);
+  compare_with_mean([](auto& model) { model.register_comm_hook(dist::hooks::quantize_per_channel); }, 1e-5, 2.2e-5);
 }
 
 TEST_CASE("comm.9.1: is_last is true for the last bucket only, in every iteration (test_is_last_hook)") {
@@ -158,7 +158,7 @@ TEST_CASE("comm.9.1: after a rebuild large layers travel alone, from last to fir
 TEST_CASE("comm.N1: noop leaves the local gradient; dividing and summing by hand gives the mean (test_ddp_comm_hook_noop_hook)") {
   on_ranks(2, [](ProcessGroup group) {
     DistributedDataParallel model(one(), group);
-    model.register_comm_hook(hooks::noop);
+    model.register_comm_hook(dist::hooks::noop);
     const uint64_t before = model.group().bytes_sent();
     const double g = group.rank() == 0 ? 1 : 3;
     pass(model, {g});
@@ -192,26 +192,26 @@ Tensor quantize(Hook hook, const Tensor& a, const Tensor& b, uint64_t* bytes = n
 TEST_CASE("comm.Q1: two ranks quantise with their own scales") {
   if (!on_all_ranks(2)) return;
   uint64_t bytes = 0;
-  const Tensor result = quantize(hooks::quantize_per_tensor, tensor({-1.0, 0.0, 1.0, 2.0}), tensor({0.6, 0.25, 0.0, -0.4}), &bytes);
+  const Tensor result = quantize(dist::hooks::quantize_per_tensor, tensor({-1.0, 0.0, 1.0, 2.0}), tensor({0.6, 0.25, 0.0, -0.4}), &bytes);
   if (!result.defined()) return;
   CHECK(allclose(result, tensor({-0.2, 0.1254902, 0.5, 0.8}), 0, 1e-6));
   if (bytes) CHECK(bytes == 8 + 4);
 }
 TEST_CASE("comm.Q2: zeros stay zero") {
   if (!on_all_ranks(2)) return;
-  const Tensor result = quantize(hooks::quantize_per_tensor, zeros({4}), zeros({4}));
+  const Tensor result = quantize(dist::hooks::quantize_per_tensor, zeros({4}), zeros({4}));
   if (result.defined()) CHECK(all_are(result, 0));
 }
 TEST_CASE("comm.Q3: constants survive") {
   if (!on_all_ranks(2)) return;
-  const Tensor up = quantize(hooks::quantize_per_tensor, ones({4}), ones({4})), down = quantize(hooks::quantize_per_tensor, -ones({4}), -ones({4}));
+  const Tensor up = quantize(dist::hooks::quantize_per_tensor, ones({4}), ones({4})), down = quantize(dist::hooks::quantize_per_tensor, -ones({4}), -ones({4}));
   if (up.defined()) CHECK(allclose(up, ones({4}), 0, 1e-6));
   if (down.defined()) CHECK(allclose(down, -ones({4}), 0, 1e-6));
 }
 TEST_CASE("comm.Q4: values below half a step are lost") {
   if (!on_all_ranks(2)) return;
   const Tensor tiny = tensor({1e-9, 0.0, 0.0, 0.0});
-  const Tensor result = quantize(hooks::quantize_per_tensor, tiny, tiny);
+  const Tensor result = quantize(dist::hooks::quantize_per_tensor, tiny, tiny);
   if (result.defined()) CHECK(all_are(result, 0));
 }
 
@@ -219,8 +219,8 @@ TEST_CASE("comm.6.5: quantising per channel has a scale for every 512 elements")
   if (!on_all_ranks(2)) return;
   const Tensor big = cat({full({512}, 100.0), full({288}, 0.01)});
   uint64_t bytes = 0, whole = 0;
-  const Tensor result = quantize(hooks::quantize_per_channel, big, big, &bytes), rough = quantize(hooks::quantize_per_tensor, big, big);
-  quantize(hooks::quantize_per_channel, ones({1024}), ones({1024}), &whole);
+  const Tensor result = quantize(dist::hooks::quantize_per_channel, big, big, &bytes), rough = quantize(dist::hooks::quantize_per_tensor, big, big);
+  quantize(dist::hooks::quantize_per_channel, ones({1024}), ones({1024}), &whole);
   if (!result.defined()) return;  // a process that is not among the two
   CHECK(allclose(result, big, 1e-5, 0));
   CHECK(!allclose(rough, big, 1e-5, 1e-3));
@@ -231,7 +231,7 @@ TEST_CASE("comm.6.5: quantising per channel has a scale for every 512 elements")
 TEST_CASE("comm.6.4: quantising refuses gradients that are not finite") {
   on_ranks(2, [](ProcessGroup group) {
     DistributedDataParallel model(one(), group);
-    model.register_comm_hook(hooks::quantize_per_tensor);
+    model.register_comm_hook(dist::hooks::quantize_per_tensor);
     const std::string text = error_of<Error>([&] { pass(model, {group.rank() == 0 ? std::nan("") : 1.0}); });
     CHECK((text.find("not finite") != std::string::npos || text.find("gave up") != std::string::npos));
   });
@@ -242,16 +242,16 @@ TEST_CASE("comm.L1: post-local SGD averages over the world first, over subgroups
     on_ranks(4, [&](ProcessGroup group) {
       DistributedDataParallel model(one(), group);
       const ProcessGroup low = group.subgroup({0, 1}), high = group.subgroup({2, 3});
-      auto state = std::make_shared<hooks::PostLocalSGDState>(
-          hooks::PostLocalSGDOptions{.start_localSGD_iter = 2, .post_local_gradient_allreduce = flag}, ProcessGroup(), low ? low : high);
-      model.register_comm_hook(state, hooks::post_local_sgd);
+      auto state = std::make_shared<dist::hooks::PostLocalSGDState>(
+          dist::hooks::PostLocalSGDOptions{.start_localSGD_iter = 2, .post_local_gradient_allreduce = flag}, ProcessGroup(), low ? low : high);
+      model.register_comm_hook(state, dist::hooks::post_local_sgd);
       for (int i = 0; i < 4; ++i) {
         model.zero_grad();
         pass(model, {double(group.rank())});
         CHECK(grad_of(model) == (i < 2 ? 1.5 : !flag ? group.rank() : group.rank() < 2 ? 0.5 : 2.5));
       }
       CHECK(state->iter() == 2);
-      hooks::PostLocalSGDState other({.start_localSGD_iter = 9});
+      dist::hooks::PostLocalSGDState other({.start_localSGD_iter = 9});
       other.load_state_dict(state->state_dict());
       CHECK(other.iter() == 2);
       CHECK(other.options().start_localSGD_iter == 2);
@@ -263,7 +263,7 @@ TEST_CASE("comm.6.8: post-local SGD makes subgroups of machines by itself") {
   if (dist::launched_by_mpi()) return;
   dist::run_threads(4, [](ProcessGroup group) {
     DistributedDataParallel model(weighted({{2}, {2}}), group, {.bucket_bytes = 8});
-    model.register_comm_hook(std::make_shared<hooks::PostLocalSGDState>(hooks::PostLocalSGDOptions{.start_localSGD_iter = 2}), hooks::post_local_sgd);
+    model.register_comm_hook(std::make_shared<dist::hooks::PostLocalSGDState>(dist::hooks::PostLocalSGDOptions{.start_localSGD_iter = 2}), dist::hooks::post_local_sgd);
     for (int i = 0; i < 4; ++i) {
       model.zero_grad();
       pass(model, {double(group.rank()), double(group.rank())});
@@ -296,8 +296,8 @@ TEST_CASE("comm.O1: hook_then_optimizer steps with the averaged gradient before 
     for (int kind = 0; kind < 2; ++kind) {
       DistributedDataParallel model(one(), group);
       auto optimizer = std::make_shared<optim::SGD>(model.parameters(), 0.1);
-      if (kind == 0) model.register_comm_hook(hooks::hook_then_optimizer(hooks::allreduce, optimizer));
-      else model.register_comm_hook(hooks::hook_then_optimizer(hooks::quantize_per_tensor, optimizer));
+      if (kind == 0) model.register_comm_hook(dist::hooks::hook_then_optimizer(dist::hooks::allreduce, optimizer));
+      else model.register_comm_hook(dist::hooks::hook_then_optimizer(dist::hooks::quantize_per_tensor, optimizer));
       pass(model, {group.rank() == 0 ? 1.0 : 3.0});
       CHECK(number(model.module().p[0].detach()) == doctest::Approx(0.8));
       CHECK(grad_of(model) == doctest::Approx(2));
@@ -310,7 +310,7 @@ TEST_CASE("hook_then_optimizer can be limited to some parameters") {
     auto module = weighted({{1}, {1}});
     DistributedDataParallel model(module, group);
     auto optimizer = std::make_shared<optim::SGD>(model.parameters(), 0.1);
-    model.register_comm_hook(hooks::hook_then_optimizer(hooks::allreduce, optimizer, {module->p[1]}));
+    model.register_comm_hook(dist::hooks::hook_then_optimizer(dist::hooks::allreduce, optimizer, {module->p[1]}));
     pass(model, {1, 1});
     CHECK(number(module->p[0].detach()) == 1);
     CHECK(number(module->p[1].detach()) == doctest::Approx(0.9));
@@ -322,7 +322,7 @@ TEST_CASE("comm.6.9: an optimiser inside backward uses gradients up, and exclude
     DistributedDataParallel model(one(), group);
     auto optimizer = std::make_shared<optim::SGD>(model.parameters(), 0.1);
     model.register_optimizer_in_backward(optimizer);
-    CHECK_THROWS_AS(model.register_comm_hook(hooks::allreduce), Error);
+    CHECK_THROWS_AS(model.register_comm_hook(dist::hooks::allreduce), Error);
     CHECK_THROWS_AS((void)model.no_sync(), Error);
     for (int i = 1; i <= 3; ++i) {
       pass(model, {group.rank() == 0 ? 1.0 : 3.0});
@@ -347,13 +347,13 @@ TEST_CASE("comm.D12: on one rank the exact hooks are the identity, the others di
       }
       return module->p[0].grad();
     };
-    CHECK(equal(run(hooks::allreduce), g));
-    CHECK(equal(run(hooks::noop), g));
-    CHECK(equal(run(std::make_shared<hooks::PostLocalSGDState>(hooks::PostLocalSGDOptions{.start_localSGD_iter = 2}), hooks::post_local_sgd), g));
-    CHECK(equal(run(hooks::fp16_compress), g.to(kFloat16).to(kFloat32)));
-    CHECK(equal(run(hooks::bf16_compress), g.to(kBFloat16).to(kFloat32)));
-    CHECK(allclose(run(hooks::quantize_per_tensor), g, 0, 0.012));
-    const Tensor low = run(std::make_shared<hooks::PowerSGDState>(hooks::PowerSGDOptions{.start_powerSGD_iter = 3, .use_error_feedback = false}), hooks::power_sgd);
+    CHECK(equal(run(dist::hooks::allreduce), g));
+    CHECK(equal(run(dist::hooks::noop), g));
+    CHECK(equal(run(std::make_shared<dist::hooks::PostLocalSGDState>(dist::hooks::PostLocalSGDOptions{.start_localSGD_iter = 2}), dist::hooks::post_local_sgd), g));
+    CHECK(equal(run(dist::hooks::fp16_compress), g.to(kFloat16).to(kFloat32)));
+    CHECK(equal(run(dist::hooks::bf16_compress), g.to(kBFloat16).to(kFloat32)));
+    CHECK(allclose(run(dist::hooks::quantize_per_tensor), g, 0, 0.012));
+    const Tensor low = run(std::make_shared<dist::hooks::PowerSGDState>(dist::hooks::PowerSGDOptions{.start_powerSGD_iter = 3, .use_error_feedback = false}), dist::hooks::power_sgd);
     const Tensor u = low.select(1, 0) / low.select(1, 0).norm();
     CHECK(allclose(low, outer(u, mv(g.t(), u)), 1e-4, 1e-5));
   });
@@ -376,14 +376,14 @@ TEST_CASE("comm.6.3: wrappers compose, and futures can be chained (test_ddp_comm
         run([](GradBucket& b) { return Future<Tensor>(ones_like(b.buffer())).then([](const Tensor& t) { return t + 1; }); }, 2);
         run([](GradBucket& b) { return b.group().all_reduce(b.buffer() / b.group().size()).single(); }, 0.25);
         run([](GradBucket& b) {
-          return hooks::allreduce(b).then([](Future<Tensor> f1) { return f1.value() * 10; }).then([](const Tensor& t) { return t * 0.5; });
+          return dist::hooks::allreduce(b).then([](Future<Tensor> f1) { return f1.value() * 10; }).then([](const Tensor& t) { return t * 0.5; });
         }, 1.25);
-        run(hooks::fp16_compress, 0.25);
-        run(hooks::bf16_compress, 0.25);
-        run(hooks::fp16_wrapper(hooks::allreduce), 0.25);
-        run(hooks::bf16_wrapper(std::make_shared<hooks::PowerSGDState>(), hooks::power_sgd), 0.25);
-        run(hooks::fp16_wrapper(std::make_shared<hooks::PowerSGDState>(hooks::PowerSGDOptions{.start_powerSGD_iter = 2, .min_compression_rate = 0.5}), hooks::power_sgd), 0.25);
-        run(hooks::by_name("quantize_per_tensor"), 0.25);
+        run(dist::hooks::fp16_compress, 0.25);
+        run(dist::hooks::bf16_compress, 0.25);
+        run(dist::hooks::fp16_wrapper(dist::hooks::allreduce), 0.25);
+        run(dist::hooks::bf16_wrapper(std::make_shared<dist::hooks::PowerSGDState>(), dist::hooks::power_sgd), 0.25);
+        run(dist::hooks::fp16_wrapper(std::make_shared<dist::hooks::PowerSGDState>(dist::hooks::PowerSGDOptions{.start_powerSGD_iter = 2, .min_compression_rate = 0.5}), dist::hooks::power_sgd), 0.25);
+        run(dist::hooks::by_name("quantize_per_tensor"), 0.25);
       });
 }
 
@@ -403,15 +403,15 @@ TEST_CASE("comm.D14: all hooks agree on three ranks, within their tolerance") {
       return (module->p[0].grad().to(kFloat64) - exact).abs().max().item<double>();
     };
     CHECK(error() < 1e-6);
-    CHECK(error(hooks::allreduce) < 1e-6);
-    CHECK(error(hooks::fp16_compress) < 4 * 5 * std::ldexp(1, -11));
-    CHECK(error(hooks::bf16_compress) < 4 * 5 * std::ldexp(1, -8));
-    CHECK(error(hooks::quantize_per_tensor) < 0.02);
-    CHECK(error(hooks::quantize_per_channel) < 0.02);
-    CHECK(error(std::make_shared<hooks::PowerSGDState>(hooks::PowerSGDOptions{.matrix_approximation_rank = 16, .start_powerSGD_iter = 2, .min_compression_rate = 0.1}),
-                hooks::power_sgd) < 1e-5);
-    CHECK(error(std::make_shared<hooks::PowerSGDState>(hooks::PowerSGDOptions{.matrix_approximation_rank = 20, .start_powerSGD_iter = 2}),
-                hooks::batched_power_sgd) < 1e-5);
-    CHECK(error(std::make_shared<hooks::PostLocalSGDState>(hooks::PostLocalSGDOptions{.start_localSGD_iter = 1}, ProcessGroup(), group), hooks::post_local_sgd) < 1e-6);
+    CHECK(error(dist::hooks::allreduce) < 1e-6);
+    CHECK(error(dist::hooks::fp16_compress) < 4 * 5 * std::ldexp(1, -11));
+    CHECK(error(dist::hooks::bf16_compress) < 4 * 5 * std::ldexp(1, -8));
+    CHECK(error(dist::hooks::quantize_per_tensor) < 0.02);
+    CHECK(error(dist::hooks::quantize_per_channel) < 0.02);
+    CHECK(error(std::make_shared<dist::hooks::PowerSGDState>(dist::hooks::PowerSGDOptions{.matrix_approximation_rank = 16, .start_powerSGD_iter = 2, .min_compression_rate = 0.1}),
+                dist::hooks::power_sgd) < 1e-5);
+    CHECK(error(std::make_shared<dist::hooks::PowerSGDState>(dist::hooks::PowerSGDOptions{.matrix_approximation_rank = 20, .start_powerSGD_iter = 2}),
+                dist::hooks::batched_power_sgd) < 1e-5);
+    CHECK(error(std::make_shared<dist::hooks::PostLocalSGDState>(dist::hooks::PostLocalSGDOptions{.start_localSGD_iter = 1}, ProcessGroup(), group), dist::hooks::post_local_sgd) < 1e-6);
   });
 }
