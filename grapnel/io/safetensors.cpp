@@ -91,8 +91,9 @@ void save_safetensors(const std::filesystem::path& path, const NamedTensors& ten
     order.emplace_back(&header.entries.back(), item->detach().contiguous());
   }
   // Wide types first, so that every tensor is aligned to its elements for readers that map the file.
-  std::ranges::stable_sort(order, std::greater(),
-                           [](const auto& pair) { return pair.second.element_size(); });
+  std::ranges::sort(order, {}, [](const auto& pair) {
+    return std::pair(-static_cast<int64_t>(pair.second.element_size()), pair.first);
+  });
   uint64_t at = 0;
   for (auto& [entry, tensor] : order) {
     entry->begin = at;
