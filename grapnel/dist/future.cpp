@@ -25,6 +25,17 @@ void FutureState::wait() const {
   arrived_.wait(lock, [&] { return done_; });
 }
 
+bool FutureState::wait_for(std::chrono::milliseconds time) const {
+  const auto until = std::chrono::steady_clock::now() + time;
+  if (progress_while_waiting) {
+    while (!done() && std::chrono::steady_clock::now() < until) (*progress_while_waiting)();
+    return done();
+  }
+  Executor::Waiting waiting;
+  std::unique_lock lock(mutex_);
+  return arrived_.wait_until(lock, until, [&] { return done_; });
+}
+
 void FutureState::complete(const std::function<void()>& store) {
   std::lock_guard lock(mutex_);
   check(!done_, "Future: it was completed before; set_result and set_error may be called once.");

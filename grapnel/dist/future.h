@@ -8,6 +8,7 @@
 /// executor: see Note [Callbacks run one at a time] in executor.h. Attached to a Future that is complete, a callback runs at once.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -47,6 +48,7 @@ class FutureState : public std::enable_shared_from_this<FutureState> {
 
   bool done() const;
   void wait() const;
+  bool wait_for(std::chrono::milliseconds time) const;
   void attach(Callback callback);
   std::exception_ptr error() const;
   const std::shared_ptr<Executor>& executor() const { return executor_; }
@@ -109,6 +111,8 @@ class Future {
     state().wait();
     return value();
   }
+  /// Waits no longer than that; whether it is complete then.
+  bool wait_for(std::chrono::milliseconds time) const { return state().wait_for(time); }
   /// The value, which must have arrived.
   T value() const {
     check(done(), "Future::value: the value has not arrived yet.\nUse wait(), or then() to go on when it has.");

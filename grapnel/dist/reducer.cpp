@@ -430,6 +430,9 @@ void Reducer::give_up(size_t bucket) {
     failure_ = prefix + what;
     armed_ = false;
     group_.abort(failure_);
+    // Callbacks of other buckets may refer to them, and to what the hook captured; they end soon, since the group is given up.
+    for (Bucket& b : buckets_)
+      if (b.result.valid()) b.result.wait_for(group_.timeout());
     // What is still under way may write to the buffers later; gradients must not see that.
     if (!options_.gradient_as_bucket_view) return;
     for (Slot& slot : slots_)

@@ -1,5 +1,6 @@
 /// What goes wrong, and what is said about it: E1 to E18, and rules G and H of hooks.
 #include <stdexcept>
+#include <thread>
 
 #include "weighted.h"
 
@@ -262,6 +263,25 @@ TEST_CASE("comm.D10: a callback that throws on one rank ends the pass on all; a 
     pass(model, {group.rank() + 1.0});
     CHECK(grad_of(model) == 1.5);
     CHECK(!fresh.aborted());
+  });
+}
+
+TEST_CASE("comm.F3: when backward throws, no callback of the hook runs any more") {
+  on_ranks(2, [](ProcessGroup group) {
+    std::atomic<int> running{0};
+    DistributedDataParallel model(weighted({{1}, {1}, {1}}), group, {.buckets = {{2}, {1}, {0}}});
+    model.register_comm_hook([&](GradBucket& bucket) {
+      ++running;
+      const size_t index = bucket.index();
+      return hooks::allreduce(bucket).then([&running, index](Future<Tensor> f) {
+        std::this_thread::sleep_for(10ms);
+        --running;
+        if (index == 0) throw Error("first");
+        return f.value();
+      });
+    });
+    CHECK_THROWS_AS(pass(model, {1, 1, 1}), Error);
+    CHECK(running == 0);
   });
 }
 
