@@ -191,14 +191,6 @@ void work() {
   }
 }
 
-/// With jit().mutex held.
-void start_worker_if_needed() {
-  Jit& j = jit();
-  if (j.has_worker || j.stopping || j.queue.empty()) return;
-  j.worker = std::thread(&work);
-  j.has_worker = true;
-}
-
 /// A thread inside LLVM must not outlive LLVM's static objects.
 void stop_worker() {
   Jit& j = jit();
@@ -208,6 +200,17 @@ void stop_worker() {
   }
   j.changed.notify_all();
   if (j.worker.joinable()) j.worker.join();
+}
+
+/// With jit().mutex held.
+void start_worker_if_needed() {
+  Jit& j = jit();
+  if (j.has_worker || j.stopping || j.queue.empty()) return;
+  // The program may end while the worker is still loading LLVM; `prepare` registers the same once more for the time after that.
+  static const bool registered = std::atexit(&stop_worker) == 0;
+  (void)registered;
+  j.worker = std::thread(&work);
+  j.has_worker = true;
 }
 
 // No thread is half through a kernel when the process forks. The child has no worker; what was waiting is still in its queue, and a

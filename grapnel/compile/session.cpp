@@ -153,7 +153,14 @@ void Session::run(Trace& trace) {
     }
   }
   RunCounts counts;
-  executable->run(trace, counts);
+  {
+    // Passes that user code starts while the graph runs are not part of it.
+    struct RunPassesAtOnce {
+      engine::PassRunner* const outer = engine::set_pass_runner(nullptr);
+      ~RunPassesAtOnce() { engine::set_pass_runner(outer); }
+    } at_once;
+    executable->run(trace, counts);
+  }
   const std::lock_guard lock(mutex_);
   stats_.bytes_read += counts.bytes_read;
   stats_.bytes_written += counts.bytes_written;

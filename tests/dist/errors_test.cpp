@@ -273,7 +273,7 @@ TEST_CASE("comm.F3: when backward throws, no callback of the hook runs any more"
     model.register_comm_hook([&](GradBucket& bucket) {
       ++running;
       const size_t index = bucket.index();
-      return hooks::allreduce(bucket).then([&running, index](Future<Tensor> f) {
+      return dist::hooks::allreduce(bucket).then([&running, index](Future<Tensor> f) {
         std::this_thread::sleep_for(10ms);
         --running;
         if (index == 0) throw Error("first");
