@@ -191,7 +191,7 @@ void work() {
   }
 }
 
-/// A thread inside LLVM must not outlive LLVM's static objects.
+/// The program is not torn down under a kernel in the making.
 void stop_worker() {
   Jit& j = jit();
   {
@@ -206,7 +206,6 @@ void stop_worker() {
 void start_worker_if_needed() {
   Jit& j = jit();
   if (j.has_worker || j.stopping || j.queue.empty()) return;
-  // The program may end while the worker is still loading LLVM; `prepare` registers the same once more for the time after that.
   static const bool registered = std::atexit(&stop_worker) == 0;
   (void)registered;
   j.worker = std::thread(&work);
@@ -233,12 +232,10 @@ void after_fork_in_child() {
   j.has_worker = false;
 }
 
-/// Loads LLVM, and sees to it that threads inside it neither outlive it nor are lost by a fork.
+/// Loads LLVM, and sees to it that no thread inside it is lost by a fork.
 void prepare() {
   static const bool prepared = [] {
     llvm_module();
-    // Registered after the module's static objects, so it runs before they go.
-    std::atexit(&stop_worker);
     pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child);
     return true;
   }();
