@@ -213,13 +213,8 @@ void Recorder::append(const Op& op, Inputs inputs, const void* attrs, std::span<
 void Recorder::released(Storage& storage) noexcept { trace_.slots[storage.pending_slot()].storage = nullptr; }
 
 void Recorder::materialize(Storage& storage) {
-  const bool mine = [this] {
-    for (Recorder* r = current; r; r = nullptr)
-      if (r == this) return true;
-    return false;
-  }();
-  check(mine, "this tensor is pending: it is being recorded on another thread, or by a recording that is set aside.\n"
-              "Read it after the compiled function has returned.");
+  check(current == this, "this tensor is pending: it is being recorded on another thread, or by a recording that is set aside.\n"
+                         "Read it after the compiled function has returned.");
   Slot& slot = trace_.slots[storage.pending_slot()];
   if (!slot.outside && slot.first == kNone) {
     // Memory that no call has seen: it is the caller's to fill, and nothing has to run for that.

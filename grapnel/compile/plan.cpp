@@ -59,7 +59,6 @@ class Planner {
     ValueId written = kNone;   ///< how `write` wrote it, if that was a group
     int32_t reg = -1;          ///< where that group has it
     Compute rep = Compute::F32;
-    bool needed = false;       ///< what `write` wrote has to be in memory
   };
   struct Read {
     SlotId slot;
@@ -90,7 +89,6 @@ class Planner {
     std::vector<Converted> converted;
     std::vector<Read> reads;
     std::vector<Write> writes;
-    std::vector<uint32_t> touched;
   };
 
   const Value& value(ValueId id) const { return t_.values[id]; }
@@ -122,11 +120,11 @@ class Planner {
   void place(uint32_t i) {
     const Instruction& c = t_.calls[i];
     if (fuse_ && c.op->elementwise && !reads_its_target_elsewhere(c)) {
-      Building* b = find_group(c, i, /*reduction=*/false);
+      Building* b = find_group(c, /*reduction=*/false);
       if (!b) b = &open_group(c);
       add_elementwise(*b, c, i);
     } else if (fuse_ && c.op->family == Family::reduction && reduce_kind(c) != Group::Reduce::none) {
-      if (Building* b = find_group(c, i, /*reduction=*/true)) add_reduction(*b, c, i);
+      if (Building* b = find_group(c, /*reduction=*/true)) add_reduction(*b, c, i);
       else add_call(c, i);
     } else {
       add_call(c, i);
@@ -158,7 +156,7 @@ class Planner {
   /// Operands that an elementwise call reads; a copy does not look at what it overwrites.
   size_t first_operand(const Instruction& c) const { return c.op == &op_of<Copy> || c.op == &op_of<Fill> ? 1 : 0; }
 
-  Building* find_group(const Instruction& c, uint32_t i, bool reduction) {
+  Building* find_group(const Instruction& c, bool reduction) {
     const auto last = static_cast<int32_t>(items_.size()) - 1;
     const ValueId space = reduction ? t_.inputs_of(c)[0] : t_.outputs_of(c)[0];
     for (int32_t g = last; g > barrier_ && g > last - kLookBack; --g) {
@@ -167,11 +165,10 @@ class Planner {
       if (sequence_.find(b.group.space) != sequence_.find(space)) continue;
       if (fits(b, c, reduction)) return &b;
     }
-    (void)i;
     return nullptr;
   }
 
-  bool fits(const Building& b, const Instruction& c, bool reduction) const {
+  bool fits(const Building& b, const Instruction& c, bool reduction) {
     if (b.group.program.steps.size() >= kMostSteps || b.group.inputs.size() + 4 > kMostInputs || b.writes.size() >= kMostOutputs) return false;
     const int32_t g = b.item;
     const auto inputs = t_.inputs_of(c);
@@ -206,11 +203,11 @@ class Planner {
   }
 
   /// Rows or columns must be cut alike: the input of all reductions of a group has one shape and loses the same dimensions.
-  bool same_reduction_space(const Building& b, const Instruction& c) const {
+  bool same_reduction_space(const Building& b, const Instruction& c) {
     const Instruction& other = t_.calls[b.group.reductions[0].call];
     const auto& mine = *static_cast<const ReduceAttrs*>(t_.attrs_of(c));
     const auto& its = *static_cast<const ReduceAttrs*>(t_.attrs_of(other));
-    return mine.dims == its.dims && const_cast<Classes&>(shape_).find(t_.inputs_of(c)[0]) == const_cast<Classes&>(shape_).find(t_.inputs_of(other)[0]);
+    return mine.dims == its.dims && shape_.find(t_.inputs_of(c)[0]) == shape_.find(t_.inputs_of(other)[0]);
   }
 
   Building& open_group(const Instruction& c) {
