@@ -221,7 +221,8 @@ void Graph::verify() const {
     for (const Tensor& t : headers) pointers.push_back(&t);
     if (i.op->family == Family::view || i.op->family == Family::call) continue;
     Specs specs;
-    i.op->infer({pointers.data(), pointers.size()}, i.attrs.data(), specs);
+    const char none = 0;
+    i.op->infer({pointers.data(), pointers.size()}, i.attrs.empty() ? static_cast<const void*>(&none) : i.attrs.data(), specs);
     GRAPNEL_ASSERT(specs.size() == i.outputs.size(), i.op->name, " has ", i.outputs.size(), " results");
     for (size_t k = 0; k < specs.size(); ++k)
       GRAPNEL_ASSERT(specs[k].sizes == values_[i.outputs[k]].sizes && specs[k].dtype == values_[i.outputs[k]].dtype, i.op->name, " gives ", specs[k].dtype,

@@ -58,7 +58,7 @@ class Lost final : public PendingOwner {
 
 }  // namespace
 
-Recorder::Recorder(Sink& sink) : sink_(sink) {}
+Recorder::Recorder(Sink& sink) : sink_(sink) { forget(); }
 Recorder::~Recorder() { give_up("the function that was recording it ended with an exception."); }
 
 RecordScope::~RecordScope() {
@@ -242,6 +242,7 @@ void Recorder::close() {
 
 void Recorder::forget() {
   trace_ = Trace();
+  trace_.attrs.emplace_back();  // what ops without attributes are given, so that a reference to them refers to something
   opaque_pending_ = false;
   outside_.clear();
   undo_.clear();
