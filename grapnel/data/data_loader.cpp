@@ -44,9 +44,9 @@ class Epoch::Work {
   /// The next batch, or nothing at the end.
   std::optional<Example> take() {
     if (wanted_ >= end_) return std::nullopt;
-    const int64_t number = wanted_++;
-    if (threads_.empty()) return make(number);
+    if (threads_.empty()) return make(wanted_++);
     std::unique_lock lock(mutex_);
+    const int64_t number = wanted_++;
     room_.notify_one();
     done_.wait(lock, [&] { return results_.contains(number); });
     Result result = std::move(results_.extract(number).mapped());
