@@ -24,7 +24,7 @@ struct CompileOptions {
   Backend backend = Backend::fused;
   bool fullgraph = false;  ///< reading a value in the middle is an error
   bool dynamic = true;     ///< sizes are arguments; otherwise every size gets its own graph
-  bool replay = false;     ///< the function is pure: it is not called again for inputs of known shapes and types
+  bool replay = false;     ///< the function is pure; a promise that is not made use of yet
   Numerics numerics = Numerics::exact;
   OnFailure on_failure = OnFailure::fall_back;
   friend bool operator==(const CompileOptions&, const CompileOptions&) = default;
