@@ -13,7 +13,9 @@ namespace {
 /// What is kept instead of the saved tensors: enough to make them again. Saved tensors are known by their number.
 class Recipe {
  public:
-  Recipe(CheckpointFn fn, variable_list inputs) : fn_(std::move(fn)), inputs_(std::move(inputs)), random_(default_generator().state()) {}
+  Recipe(CheckpointFn fn, const variable_list& inputs) : fn_(std::move(fn)), random_(default_generator().state()) {
+    for (const Tensor& t : inputs) inputs_.emplace_back(t);
+  }
 
   size_t next_number() { return count_++; }
 
@@ -47,7 +49,7 @@ class Recipe {
           },
           [](int) -> Tensor { fail("checkpoint: the recomputed graph is never run."); });
       variable_list inputs;
-      for (const Tensor& t : inputs_) inputs.push_back(t.defined() ? t.detach().set_requires_grad(t.requires_grad()) : t);
+      for (const Input& input : inputs_) inputs.push_back(input.again());
       fn_(inputs);
     }
     check(values.size() == count_, "checkpoint: the function saved ", count_, " tensors in forward but ", values.size(),
@@ -55,8 +57,28 @@ class Recipe {
     values_ = std::move(values);
   }
 
+  /// Values without history: an input whose history came to lead through the checkpoint would own itself otherwise.
+  struct Input {
+    Tensor values;
+    bool requires_grad = false;
+    uint32_t version = 0;
+
+    explicit Input(const Tensor& t) {
+      if (!t.defined()) return;
+      values = t.detach();
+      requires_grad = t.requires_grad();
+      version = t._version();
+    }
+    Tensor again() const {
+      if (!values.defined()) return {};
+      check(values._version() == version, "checkpoint: an input of shape ", values.shape(), " was changed by an in-place operation since, so the function",
+            " cannot be run again on what it saw.\nPass a copy: clone().");
+      return values.detach().set_requires_grad(requires_grad);
+    }
+  };
+
   CheckpointFn fn_;
-  variable_list inputs_;
+  std::vector<Input> inputs_;
   GeneratorState random_;
   size_t count_ = 0, asked_ = 0;
   std::vector<Tensor> values_;

@@ -222,6 +222,26 @@ TEST_CASE("checkpointed functions give the same gradients and fire hooks once") 
   CHECK(fired == 2);
 }
 
+TEST_CASE("a checkpoint does not keep its input's later history, and notices an input that was changed") {
+  const auto square = [](const Tensor& t) { return t * t; };
+  auto x = leaf({1, 2});
+  std::weak_ptr<int> hook_of_graph;
+  {
+    auto y = x * 3;
+    auto z = autograd::checkpoint(square, y);
+    auto alive = std::make_shared<int>(0);
+    hook_of_graph = alive;
+    z.register_hook([alive](const Tensor&) {});
+    y.add_(z);  // from now on y's history leads through the checkpoint
+  }
+  CHECK(hook_of_graph.expired());
+
+  auto y = x * 3;
+  auto z = autograd::checkpoint(square, y).sum();
+  y.add_(1);
+  CHECK_ERROR(z.backward(), "an input of shape [2] was changed by an in-place operation");
+}
+
 TEST_CASE("third derivatives work through saved outputs and in-place changes of views") {
   auto x = leaf({0.3, 0.7});
   auto f = [](const Tensor& t) {

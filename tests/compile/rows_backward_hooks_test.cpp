@@ -107,7 +107,7 @@ TEST_CASE("compiled.70 accumulation keeps its place: two convolutions, graph ret
 
 TEST_CASE("compiled.71 a post-hook of the accumulate node replaces grad") {
   expect_leaf_grad(8, 2, [](const Tensor& x) {
-    grad_accumulator(x)->register_hook([x](const variable_list&, const variable_list&) {
+    grad_accumulator(x)->register_hook([&x](const variable_list&, const variable_list&) {
       replace_grad(x, [](const Tensor& g) { return g / 4.0; });
     });
   });
@@ -150,7 +150,7 @@ TEST_CASE("compiled.73 a post-hook may change one gradient of three") {
 
 TEST_CASE("compiled.74 every kind of hook on one leaf") {
   expect_leaf_grad(7, 2, [](const Tensor& x) {
-    grad_accumulator(x)->register_hook([x](const variable_list&, const variable_list&) {
+    grad_accumulator(x)->register_hook([&x](const variable_list&, const variable_list&) {
       replace_grad(x, [](const Tensor& g) { return g * 0.5; });
     });
     x.register_post_accumulate_grad_hook(
@@ -164,10 +164,10 @@ TEST_CASE("compiled.75 two post-hooks of an accumulate node run in order") {
   for (const bool first_half : {true, false})
     expect_leaf_grad(2, first_half ? 0.7 : 0.1, [=](const Tensor& x) {
       const double factor = first_half ? 0.5 : 0.3, less = first_half ? 0.3 : 0.5;
-      grad_accumulator(x)->register_hook([=](const variable_list&, const variable_list&) {
+      grad_accumulator(x)->register_hook([&x, factor](const variable_list&, const variable_list&) {
         replace_grad(x, [=](const Tensor& g) { return g * factor; });
       });
-      grad_accumulator(x)->register_hook([=](const variable_list&, const variable_list&) {
+      grad_accumulator(x)->register_hook([&x, less](const variable_list&, const variable_list&) {
         replace_grad(x, [=](const Tensor& g) { return g - less; });
       });
     });

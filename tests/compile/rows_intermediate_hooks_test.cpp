@@ -149,14 +149,16 @@ TEST_CASE("compiled.23 compiled.25 compiled.26 a captured tensor of a hook is li
 TEST_CASE("compiled.24 a hook may hold an intermediate of the same call") {
   in_all_modes({}, [](Mode& mode) {
     Tensor x = ones({4}, requires_grad());
+    HookHandle handle;
     Tensor loss = mode.call([&] {
       Tensor y = sin(x);
-      auto inner = [&] { x.register_hook([y](const Tensor& g) { return g + y; }); };
+      auto inner = [&] { handle = x.register_hook([y](const Tensor& g) { return g + y; }); };
       inner();
       return sin(y).sum();
     });
     mode.backward([&] { loss.backward(); });
     for (double v : values_of(x.grad())) CHECK(v == doctest::Approx(1.2015105).epsilon(1.3e-6));
+    handle.remove();  // x owns the hook, the hook owns y, and y's history owns x
   });
 }
 

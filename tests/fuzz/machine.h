@@ -50,8 +50,6 @@ class Machine {
   int hooks_made = 0;
   int depth = 0;     ///< of passes started by hooks
   int firings = 0;   ///< hooks go quiet after a while, so that programs end
-  /// A tensor that a node saved, and that was then changed by something made of that node's result, owns itself in a circle.
-  bool may_own_itself = false;
 
   static constexpr size_t kPool = 24;
   static constexpr int64_t kElements = 256;

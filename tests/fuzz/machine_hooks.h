@@ -73,7 +73,7 @@ inline Tensor act(Machine& m, int number, uint8_t deed, uint8_t detail, const Te
     case 11:
       if (grad.defined()) grad.add_(1);           // not allowed: hooks return what they want to change
       return {};
-    case 12: m.may_own_itself = true, m.pick(detail).add_(1); return {};   // may spoil what the pass still needs
+    case 12: m.pick(detail).add_(1); return {};   // may spoil what the pass still needs
     case 13: m.keep(grad.defined() ? grad * m.pick(detail) : grad); return {};
     case 14: m.pool.resize(1); return {};         // lets go of the roots of the very pass that runs
     default: return grad.defined() ? grad.view({-1}).expand({2, grad.numel()})[0].view(grad.shape()) : grad;

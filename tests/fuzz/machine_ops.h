@@ -79,7 +79,6 @@ inline Tensor view(Machine& m, const Tensor& x) {
 
 /// Changes x; what it returns is x again, so that it gets another place in the pool.
 inline Tensor in_place(Machine& m, const Tensor& x) {
-  m.may_own_itself = true;
   switch (m.in.below(14)) {
     case 0: return x.add_(m.pick());
     case 1: return x.mul_(m.pick());

@@ -8,20 +8,7 @@
 #include "tests/fuzz/machine_hooks.h"
 #include "tests/fuzz/machine_ops.h"
 
-// The leak checker's switch; absent where there is no leak checker.
-extern "C" [[gnu::weak]] void __lsan_disable();
-extern "C" [[gnu::weak]] void __lsan_enable();
-
 namespace grapnel::fuzz {
-
-struct LeaksAreExpected {
-  LeaksAreExpected() {
-    if (__lsan_disable) __lsan_disable();
-  }
-  ~LeaksAreExpected() {
-    if (__lsan_enable) __lsan_enable();
-  }
-};
 
 /// x * x, whose backward is the user's.
 struct Square : autograd::Function<Square> {
@@ -79,11 +66,8 @@ inline void instruction(Machine& m) {
   }
 }
 
-struct Outcome {
-  std::vector<uint64_t> log;  ///< everything that could be observed
-  bool may_own_itself = false;
-  bool operator==(const Outcome&) const = default;
-};
+/// Everything that could be observed.
+using Outcome = std::vector<uint64_t>;
 
 inline Outcome run_once(std::span<const uint8_t> program) {
   Machine m(program);
@@ -103,7 +87,7 @@ inline Outcome run_once(std::span<const uint8_t> program) {
     m.note(t.requires_grad() && t.is_leaf() ? t.grad() : Tensor());
   }
   for (const Tensor& t : m.kept) m.note(t);
-  return {m.log(), m.may_own_itself};
+  return m.log();
 }
 
 /// Throws when the library is no longer what it was.
@@ -116,25 +100,14 @@ inline void check_library_works() {
     throw std::logic_error("a simple pass goes wrong after this program");
 }
 
-/// Everything at once. Throws std::logic_error, or whatever came out of the library that must not. Returns what the program did.
-inline Outcome check_program(std::span<const uint8_t> program) {
+/// Everything at once. Throws std::logic_error, or whatever came out of the library that must not. What the library keeps besides
+/// tensor memory is left to the leak checker.
+inline void check_program(std::span<const uint8_t> program) {
   const size_t before = memory_stats().in_use;
   const Outcome first = run_once(program), second = run_once(program);
   if (first != second) throw std::logic_error("two runs of one program differ");
-  if (!first.may_own_itself && memory_stats().in_use != before) throw std::logic_error("a program left tensor memory behind");
+  if (memory_stats().in_use != before) throw std::logic_error("a program left tensor memory behind");
   check_library_works();
-  return first;
-}
-
-/// The same, and leaves the leak checker to find what the library keeps. Programs whose hooks own their own tensors leak by
-/// their own making: the checker does not look at the first runs, and such programs are not run a third time.
-inline void check_program_and_leaks(std::span<const uint8_t> program) {
-  Outcome outcome;
-  {
-    LeaksAreExpected scope;
-    outcome = check_program(program);
-  }
-  if (!outcome.may_own_itself) (void)run_once(program);
 }
 
 }  // namespace grapnel::fuzz
