@@ -58,6 +58,7 @@ void Pass::walk_graph() {
     Walking() { ++record::walks; }
     ~Walking() { --record::walks; }
   } walking;
+  recording_ = record::active();
   seed();
   while (pop_and_visit()) {
   }
@@ -89,7 +90,7 @@ void Pass::visit_node(size_t index) {
   if (grads.empty()) grads.resize(node.num_inputs());
   current = &node;
   told_.node = &node;
-  if (const HookTable* table = node.hooks()) visit::run_tensor_hooks(*table, grads, told_);
+  if (const HookTable* table = node.hooks()) visit::run_tensor_hooks(*table, grads, told_, recording_);
   if (!wanted_.empty()) take_wanted(index, grads);
   if (!states_[index].execute) return;
   if (const HookTable* table = node.hooks(HookKind::node_pre)) visit::run_pre_hooks(node, *table, grads);

@@ -97,6 +97,7 @@ class Pass {
   const uint64_t id_;
   const int depth_;
   const bool strong_, check_nan_;
+  bool recording_ = false;  ///< for the whole walk
   NodeMap nodes_;
   std::vector<State> states_;
   SmallVector<NodePtr, 2> root_nodes_;

@@ -27,10 +27,6 @@ void check_replacement(const Tensor& before, const Tensor& after, const HookLabe
   check(after.device() == before.device(), "the ", describe(label, kind), " moved the gradient from ", before.device(), " to ", after.device(), ".");
 }
 
-[[noreturn, gnu::cold, gnu::noinline]] void fail_written(const HookLabel& label, HookKind kind) {
-  fail("the ", describe(label, kind), " changed its argument in place. Gradient buffers may be shared; return a new tensor instead.");
-}
-
 /// Hooks must not write to their arguments: the buffer may be shared with other gradients.
 class WriteGuard {
  public:
@@ -44,13 +40,6 @@ class WriteGuard {
   const TensorImpl* tensor_;
   uint32_t version_;
 };
-
-/// Takes over what a tensor hook returned.
-[[gnu::noinline]] void take(Tensor& grad, Tensor& result, const HookContext& told) {
-  check_replacement(grad, result, *told.label, HookKind::tensor);
-  grad = std::move(result);
-  if (AnomalyMode::should_check_nan()) [[unlikely]] anomaly::check_hook_result(grad, *told.node, *told.label, HookKind::tensor);
-}
 
 /// Takes over a list hook's result after checking it entry by entry.
 void take_list(Grads& current, variable_list& result, const HookLabel& label, HookKind kind, const Node& node) {
@@ -67,6 +56,16 @@ void take_list(Grads& current, variable_list& result, const HookLabel& label, Ho
 variable_list to_list(const Grads& grads) { return variable_list(grads.begin(), grads.end()); }
 
 }  // namespace
+
+void fail_written(const HookLabel& label, HookKind kind) {
+  fail("the ", describe(label, kind), " changed its argument in place. Gradient buffers may be shared; return a new tensor instead.");
+}
+
+void take(Tensor& grad, Tensor& result, const HookContext& told) {
+  check_replacement(grad, result, *told.label, HookKind::tensor);
+  grad = std::move(result);
+  if (AnomalyMode::should_check_nan()) [[unlikely]] anomaly::check_hook_result(grad, *told.node, *told.label, HookKind::tensor);
+}
 
 void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, HookContext& told) {
   const HookTable::Reader reader(table.lists());
@@ -89,24 +88,6 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
     }
   }
   for (const RetainEntry& entry : reader.value().retain) write_retained(*entry.tensor, grads[entry.slot]);
-}
-
-Left run_sole_tensor_hook(const HookTable& table, Grads& grads, HookContext& told) {
-  bool changed = false;
-  {
-    const HookTable::Reader reader(table.lists(), changed);
-    const HookLists::Slot* sole = reader.value_or_empty().sole_tensor_hook;
-    if (!sole || !grads[sole->slot].defined()) return Left::everything;
-    Tensor& grad = grads[sole->slot];
-    told.slot = static_cast<int>(sole->slot);
-    const HookEntry& entry = sole->hooks[0];
-    told.label = &entry.label;
-    const uint32_t version = grad.impl_ptr()->storage->version();
-    Tensor result = static_cast<TensorHook*>(entry.hook.get())->call(grad, told);
-    if (grad.impl_ptr()->storage->version() != version) [[unlikely]] fail_written(*told.label, HookKind::tensor);
-    if (result.defined() && !result.is_same(grad)) take(grad, result, told);
-  }
-  return changed ? Left::new_lists : Left::nothing;
 }
 
 void write_retained(AutogradMeta& tensor, const Tensor& grad) {

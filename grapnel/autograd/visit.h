@@ -3,7 +3,6 @@
 
 #include "grapnel/autograd/hook_table.h"
 #include "grapnel/autograd/node.h"
-#include "grapnel/ops/record.h"
 
 namespace grapnel {
 
@@ -25,15 +24,28 @@ class RunningHook {
   const RunningHook* const outer_;
 };
 
-/// Calls a table's only tensor hook for little more than the price of the call, and says what is left to do: everything if there
-/// is not just one hook, or the lists that came up meanwhile. Not for recordings, whose messages name the running hook.
-enum class Left : uint8_t { nothing, everything, new_lists };
-Left run_sole_tensor_hook(const HookTable& table, Grads& grads, HookContext& told);
+/// Takes over what the tensor hook of `told` returned, after checking it.
+void take(Tensor& grad, Tensor& result, const HookContext& told);
+[[noreturn, gnu::cold]] void fail_written(const HookLabel& label, HookKind kind);
+/// All lists from number `first` on, then retain-grad.
 void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, HookContext& told);
-/// Tensor hooks of all slots, each list in order; then retain-grad. `told` comes with node and pass filled in.
-inline void run_tensor_hooks(const HookTable& table, Grads& grads, HookContext& told) {
-  const Left left = record::active() ? Left::everything : run_sole_tensor_hook(table, grads, told);
-  if (left != Left::nothing) [[unlikely]] run_tensor_hooks_from(left == Left::everything ? 0 : 1, table, grads, told);
+
+/// Tensor hooks of all slots, each list in order; then retain-grad. `told` comes with node and pass filled in. A table's only hook is
+/// called here, for little more than the price of the call; not in recordings, whose messages name the running hook.
+[[gnu::always_inline]] inline void run_tensor_hooks(const HookTable& table, Grads& grads, HookContext& told, bool recording) {
+  HookTable::Reader reader(table.lists());
+  const HookLists::Slot* sole = reader.value_or_empty().sole_tensor_hook;
+  if (recording || !sole || !grads[sole->slot].defined()) return run_tensor_hooks_from(0, table, grads, told);
+  Tensor& grad = grads[sole->slot];
+  told.slot = static_cast<int>(sole->slot);
+  const HookEntry& entry = sole->hooks[0];
+  told.label = &entry.label;
+  const uint32_t version = grad.impl_ptr()->storage->version();
+  Tensor result = static_cast<TensorHook*>(entry.hook.get())->call(grad, told);
+  // Hooks must not write to their arguments: the buffer may be shared with other gradients.
+  if (grad.impl_ptr()->storage->version() != version) [[unlikely]] fail_written(*told.label, HookKind::tensor);
+  if (result.defined() && !result.is_same(grad)) take(grad, result, told);
+  if (reader.changed()) [[unlikely]] run_tensor_hooks_from(1, table, grads, told);
 }
 void run_pre_hooks(Node& node, const HookTable& table, Grads& grads);
 void run_post_hooks(Node& node, const HookTable& table, Grads& grad_inputs, const Grads& grad_outputs);

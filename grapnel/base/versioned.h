@@ -30,13 +30,8 @@ class Versioned {
   class Reader {
    public:
     explicit Reader(const Versioned& of) : of_(of) { of_.readers_.fetch_add(1); }
-    /// Sets `changed` in the end if there may have been a change meanwhile.
-    Reader(const Versioned& of, bool& changed) : Reader(of) { changed_ = &changed; }
     [[gnu::always_inline]] ~Reader() {
-      const uint32_t before = of_.readers_.fetch_sub(1);
-      if (before < kRetired) [[likely]] return;
-      if (changed_) *changed_ = true;
-      if (before == kRetired + 1) of_.free_retired();
+      if (of_.readers_.fetch_sub(1) == kRetired + 1) [[unlikely]] of_.free_retired();
     }
     Reader(const Reader&) = delete;
     Reader& operator=(const Reader&) = delete;
@@ -48,10 +43,11 @@ class Versioned {
     }
     /// The same, or an empty value if this one is just being changed.
     const T& value_or_empty() const { return *of_.value_.load(); }
+    /// Whether there may have been a change since this reader came.
+    bool changed() const { return of_.readers_.load() & kRetired; }
 
    private:
     const Versioned& of_;
-    bool* changed_ = nullptr;
   };
 
   /// Calls fn(T&) on a version that nobody else sees yet. Writers take turns.

@@ -9,6 +9,8 @@
 #include "grapnel/base/log.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
+#include "grapnel/ops/invoke.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel::dist {
 
@@ -147,6 +149,7 @@ std::string Reducer::list_missing() const {
 }
 
 void Reducer::rebuild() {
+  const record::Suspend now;  // all about the last pass, which is over
   NoGradGuard no_grad;
   const std::array limits{options_.small_bucket_last ? options_.bucket_bytes : options_.first_bucket_bytes, options_.bucket_bytes};
   BucketLayout mine = assign_buckets(items(), limits, arrival_);
@@ -305,23 +308,47 @@ void Reducer::launch_full_buckets() {
 }
 
 void Reducer::launch(Bucket& bucket) {
+  if (!has_hook()) bucket.buffer.div_(divisor_);
+  as_effect(bucket, 0, [this, &bucket] {
+    send(bucket);
+    return Tensor();
+  });
+}
+
+void Reducer::send(Bucket& bucket) {
   GradBucket& handle = bucket.handle;
   handle.set_buffer(bucket.buffer);
   event(ReducerEvent::Kind::launch, handle.index());
   try {
-    if (has_hook()) {
-      bucket.result = hook_.call(handle);
-      check(bucket.result.valid(), "the hook returned an empty Future.");
-    } else {
-      bucket.buffer.div_(divisor_);
-      bucket.result = handle.group().all_reduce(bucket.buffer).single();
-    }
+    bucket.result = has_hook() ? hook_.call(handle) : handle.group().all_reduce(bucket.buffer).single();
+    check(bucket.result.valid(), "the hook returned an empty Future.");
   } catch (...) {
     give_up(handle.index());
   }
 }
 
+Tensor Reducer::as_effect(Bucket& bucket, size_t outputs, std::function<Tensor()> fn) {
+  if (!record::active()) return fn();
+  auto body = [fn = std::move(fn)](const variable_list&) { return variable_list{fn()}; };
+  const variable_list result = invoke_detail::call(invoke_detail::Kind::effect, std::move(body), {bucket.buffer}, outputs);
+  return outputs ? result[0] : Tensor();
+}
+
+Tensor Reducer::receive(Bucket& bucket) {
+  const Clock::time_point begin = Clock::now();
+  try {
+    const Tensor result = bucket.result.wait();
+    stats_.exposed_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+    check(result.defined() && result.numel() == bucket.buffer.numel(), "the hook's result ", result.defined() ? str("has ", result.numel()) : std::string("is undefined, expected"),
+          result.defined() ? " elements, the bucket has " : " ", bucket.buffer.numel(), result.defined() ? "." : " elements.");
+    return result.dim() == 1 && result.is_contiguous() ? result.detach() : result.detach().contiguous().view({-1});
+  } catch (...) {
+    give_up(bucket.handle.index());
+  }
+}
+
 void Reducer::launch_used_map() {
+  const record::Suspend now;  // made of plain numbers, and sent on a channel of its own
   std::vector<int32_t> used;
   for (const Slot& slot : slots_) used.push_back(slot.used);
   Tensor map = empty({static_cast<int64_t>(used.size())}, kInt32);
@@ -347,35 +374,36 @@ void Reducer::launch_counted() {
 
 void Reducer::finish() {
   NoGradGuard no_grad;
-  const Clock::time_point begin = Clock::now();
-  size_t b = 0;
-  try {
-    const bool all_used = std::all_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.used; });
-    if (!options_.static_graph) used_anywhere_.assign(slots_.size(), true);
-    if (used_map_.valid() && (options_.static_graph || !all_used)) {
-      const Tensor map = used_map_.wait();
-      used_anywhere_.resize(slots_.size());
-      for (size_t i = 0; i < slots_.size(); ++i) used_anywhere_[i] = map.data_ptr<int32_t>()[i] > 0;
+  find_used_anywhere();
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    const Tensor averaged = as_effect(buckets_[b], 1, [this, b] { return receive(buckets_[b]); });
+    try {
+      write_back(buckets_[b], averaged);
+    } catch (...) {
+      give_up(b);
     }
-    for (; b < buckets_.size(); ++b) {
-      const Tensor result = buckets_[b].result.wait();
-      write_back(buckets_[b], result);
-      event(ReducerEvent::Kind::written, b);
-    }
-  } catch (...) {
-    give_up(b);
+    event(ReducerEvent::Kind::written, b);
   }
-  stats_.exposed_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
   ++stats_.iterations;
   armed_ = in_pass_ = false;
   for (Slot& slot : slots_) slot.used = false;
   run_after_hooks();
 }
 
-void Reducer::write_back(Bucket& bucket, const Tensor& result) {
-  check(result.defined() && result.numel() == bucket.buffer.numel(), "the hook's result ", result.defined() ? str("has ", result.numel()) : std::string("is undefined, expected"),
-        result.defined() ? " elements, the bucket has " : " ", bucket.buffer.numel(), result.defined() ? "." : " elements.");
-  const Tensor flat = result.dim() == 1 && result.is_contiguous() ? result.detach() : result.detach().contiguous().view({-1});
+void Reducer::find_used_anywhere() {
+  const bool all_used = std::all_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.used; });
+  if (!options_.static_graph) used_anywhere_.assign(slots_.size(), true);
+  if (!used_map_.valid() || (!options_.static_graph && all_used)) return;
+  try {
+    const Tensor map = used_map_.wait();
+    used_anywhere_.resize(slots_.size());
+    for (size_t i = 0; i < slots_.size(); ++i) used_anywhere_[i] = map.data_ptr<int32_t>()[i] > 0;
+  } catch (...) {
+    give_up(0);
+  }
+}
+
+void Reducer::write_back(Bucket& bucket, const Tensor& flat) {
   if (options_.gradient_as_bucket_view && !options_.reduced_precision && !flat.is_alias_of(bucket.buffer)) bucket.buffer.copy_(flat);
   const std::vector<Tensor> averaged = bucket.handle.views_of(flat);
   for (size_t k = 0; k < bucket.members.size(); ++k) {

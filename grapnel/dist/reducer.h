@@ -5,6 +5,12 @@
 /// Buckets are handed to the hook in the order 0, 1, 2, ... on every rank, even if a later one fills up earlier. When the last is
 /// launched, a callback at the end of the pass is arranged; it waits for the buckets in the same order and writes the results to
 /// grad() of the parameters. A gradient is written only when its whole bucket has arrived.
+///
+/// Note [Communication in recorded passes]
+/// A recorded pass goes through the same calls: filling a bucket is recorded as ordinary copies, sending it as an effect (an opaque op that stays
+/// in its place among the others), which runs in the middle of the graph, so that the gradients after it are computed while it is under way. The end of
+/// a compiled backward pass is outside of the graph and waits at once. When the whole step is recorded, receiving is an effect, too, and writing the
+/// results to grad() is recorded. Buckets and the wrapper's own state must therefore stay where they are until the graph has run.
 #pragma once
 
 #include <functional>
@@ -137,10 +143,14 @@ class Reducer {
   void copy_in(Slot& slot);
   void launch_full_buckets();
   void launch(Bucket& bucket);
+  void send(Bucket& bucket);
+  Tensor receive(Bucket& bucket);
+  Tensor as_effect(Bucket& bucket, size_t outputs, std::function<Tensor()> fn);
   void launch_used_map();
   void launch_counted();
   void finish();
-  void write_back(Bucket& bucket, const Tensor& result);
+  void find_used_anywhere();
+  void write_back(Bucket& bucket, const Tensor& flat);
   void write_grad(Slot& slot, const Tensor& view, const Tensor& averaged);
   void run_after_hooks();
   [[noreturn]] void give_up(size_t bucket);

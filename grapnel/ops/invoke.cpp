@@ -86,7 +86,7 @@ namespace invoke_detail {
 variable_list call(Kind kind, Body body, const variable_list& inputs, size_t outputs) {
   GRAPNEL_CALL_SITE;
   variable_list results;
-  const bool deferred = record::active() && (kind == Kind::opaque || !record::walking());
+  const bool deferred = record::active() && (kind != Kind::traced || !record::walking());
   if (deferred) {
     auto kept = std::make_shared<InvokeCall>(InvokeCall{std::move(body), {}});
     SmallVector<const Tensor*, 4> pointers;
@@ -97,7 +97,8 @@ variable_list call(Kind kind, Body body, const variable_list& inputs, size_t out
     for (size_t i = 0; i < outputs; ++i) results.push_back(pending_like(inputs[i]));
     const Invoke::Attrs attrs{kept.get()};
     record::append(op_of<Invoke>, {pointers.data(), pointers.size()}, &attrs, results, /*inplace=*/false);
-    record::keep_opaque(std::move(kept));
+    if (kind == Kind::effect) record::keep(std::move(kept));
+    else record::keep_opaque(std::move(kept));
   } else {
     const bool recording = GradMode::is_enabled();
     GradMode::set_enabled(false);

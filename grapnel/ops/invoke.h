@@ -21,7 +21,8 @@ namespace invoke_detail {
 
 /// Tensors in, tensors out; an undefined result means "unchanged".
 using Body = std::function<variable_list(const variable_list&)>;
-enum class Kind : uint8_t { traced, opaque };
+/// An effect is opaque, but no code of the user's that must run in eager's order: it may run after hooks that were called later.
+enum class Kind : uint8_t { traced, opaque, effect };
 /// Runs or records the call. The first `outputs` inputs say what the results look like.
 variable_list call(Kind kind, Body body, const variable_list& inputs, size_t outputs);
 

@@ -16,15 +16,13 @@ using List = Versioned<std::vector<std::shared_ptr<int>>>;
 TEST_CASE("a reader goes on seeing the version it was shown, and sees the new one when it asks again") {
   List list;
   list.change([](auto& v) { v.push_back(std::make_shared<int>(1)); });
-  bool changed = false;
-  {
-    const List::Reader reader(list, changed);
-    const auto& before = reader.value();
-    list.change([](auto& v) { v.clear(); });
-    CHECK(before.size() == 1);
-    CHECK(reader.value().empty());
-  }
-  CHECK(changed);
+  const List::Reader reader(list);
+  const auto& before = reader.value();
+  CHECK(!reader.changed());
+  list.change([](auto& v) { v.clear(); });
+  CHECK(before.size() == 1);
+  CHECK(reader.value().empty());
+  CHECK(reader.changed());
 }
 
 TEST_CASE("what a removed element owns dies when the last reader leaves, or at once if nobody reads") {
@@ -34,11 +32,10 @@ TEST_CASE("what a removed element owns dies when the last reader leaves, or at o
     first = v.emplace_back(std::make_shared<int>(1));
     second = v.emplace_back(std::make_shared<int>(2));
   });
-  bool changed = false;
   {
     const List::Reader outer(list);
     {
-      const List::Reader inner(list, changed);
+      const List::Reader inner(list);
       list.change([](auto& v) { v.erase(v.begin()); });
       CHECK(!first.expired());
     }
@@ -47,9 +44,7 @@ TEST_CASE("what a removed element owns dies when the last reader leaves, or at o
   CHECK(first.expired());
   list.change([](auto& v) { v.clear(); });
   CHECK(second.expired());
-  changed = false;
-  { const List::Reader reader(list, changed); }
-  CHECK(!changed);
+  CHECK(!List::Reader(list).changed());
 }
 
 TEST_CASE("a change that throws leaves the value readable") {

@@ -214,9 +214,10 @@ TEST_CASE("compiled.78 hooks of all nodes fire in eager's order") {
 TEST_CASE(
     "compiled.79 a hook that holds an object and an intermediate, and the graph that names an opaque one") {
   const double val = 88;
+  ScopedHook hook;  // the hook owns c, whose history owns y, which owns the hook
   auto body = [&](const Tensor& x, auto wrap) {
     Tensor y = sin(x), c = y + 1.0;
-    y.register_hook(wrap([c, &val](const Tensor& g) { return g + val + c; }));
+    hook = y.register_hook(wrap([c, &val](const Tensor& g) { return g + val + c; }));
     return sin(y).sum();
   };
   auto traced = [](auto f) { return f; };
