@@ -38,7 +38,13 @@ void in_each_pass(Test test) {
   });
 }
 
-nn::Sequential mlp() { return nn::Sequential(nn::Linear(6, 8), nn::Tanh(), nn::Linear(8, 8), nn::Tanh(), nn::Linear(8, 3)); }
+/// Ranks that are threads share one generator, so nothing here is drawn.
+nn::Sequential mlp() {
+  nn::Sequential module(nn::Linear(6, 8), nn::Tanh(), nn::Linear(8, 8), nn::Tanh(), nn::Linear(8, 3));
+  NoGradGuard no_grad;
+  for (const Tensor& p : module->parameters()) p.copy_(sin(arange(p.numel(), kFloat32) * 1.7).view(p.sizes()) * 0.5);
+  return module;
+}
 
 Tensor input_of(const ProcessGroup& group, int step) { return sin(arange(24, kFloat32).view({4, 6}) * (0.3 + 0.1 * step + 0.7 * group.rank())); }
 
@@ -74,7 +80,6 @@ TEST_CASE("compiled.88 comm.10.1 comm.10.3 the one reducer works in compiled pas
   SameAsFirst<Trace> same;
   in_each_pass([&](How& how) {
     on_ranks(2, [&](ProcessGroup group) {
-      manual_seed(7);
       auto module = mlp();
       Trace seen;
       DistributedDataParallel model(module, group, {.bucket_bytes = 300, .first_bucket_bytes = 100});
@@ -101,7 +106,6 @@ TEST_CASE("compiled.88 comm.10.1 comm.10.3 the one reducer works in compiled pas
 TEST_CASE("comm.10.2 buckets are sent in the middle of the graph, before the last gradients are computed") {
   in_each_pass([&](How& how) {
     on_ranks(2, [&](ProcessGroup group) {
-      manual_seed(7);
       auto module = mlp();
       std::vector<std::string> events;
       // The first layer's weight gets its gradient last. An opaque hook runs when that gradient has been computed.
@@ -131,7 +135,6 @@ TEST_CASE("comm.10.4 one graph before the buckets are laid out anew and one afte
     how.options->fullgraph = true;
     std::array<std::atomic<int64_t>, 6> graphs{};
     on_ranks(2, [&](ProcessGroup group) {
-      manual_seed(7);
       auto module = mlp();
       DistributedDataParallel model(module, group, {.bucket_bytes = 300, .first_bucket_bytes = 100});
       auto state = std::make_shared<dist::hooks::PowerSGDState>(dist::hooks::PowerSGDOptions{.matrix_approximation_rank = 1, .start_powerSGD_iter = 3});
@@ -156,8 +159,7 @@ TEST_CASE("comm.10.5 a flush on one rank between two launches changes nothing") 
     if (how.options) how.options->fullgraph = false;
     for (const int reader : {-1, 0, 1})
       on_ranks(2, [&](ProcessGroup group) {
-        manual_seed(7);
-        auto module = mlp();
+          auto module = mlp();
         double read = 0;
         module->parameters()[2].register_hook([&](const Tensor& g) {
           if (group.rank() == reader) read += g.sum().item<double>();
@@ -265,7 +267,6 @@ TEST_CASE("a whole step with communication is one graph and equals eager bit by 
   SameAsFirst<std::vector<float>> same;
   const auto train = [&](std::optional<CompileOptions> options, bool view) {
     on_ranks(2, [&](ProcessGroup group) {
-      manual_seed(7);
       auto module = mlp();
       DistributedDataParallel model(module, group, {.bucket_bytes = 300, .first_bucket_bytes = 100, .gradient_as_bucket_view = view});
       optim::SGD sgd(model.parameters(), optim::SGDOptions(0.1).momentum(0.9));
