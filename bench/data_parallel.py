@@ -33,9 +33,10 @@ HOOKS = {
     "no hook": lambda m: None,
     "fp16": lambda m: m.register_comm_hook(None, default_hooks.fp16_compress_hook),
     "bf16": lambda m: m.register_comm_hook(None, bf16),
-    "quantize_per_tensor": lambda m: m.register_comm_hook(None, quantize_per_tensor),
     "power_sgd rank 4": lambda m: m.register_comm_hook(
         powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2), powerSGD_hook.powerSGD_hook),
+    # Last, since with gloo it fails and leaves the group unusable.
+    "quantize_per_tensor": lambda m: m.register_comm_hook(None, quantize_per_tensor),
 }
 
 

@@ -4,6 +4,7 @@
 /// The communication thread initialises MPI and makes every call after that, so any level of thread support will do. If the program has
 /// initialised MPI itself below MPI_THREAD_SERIALIZED, there is no such thread: progress is then made inside waits of the thread that
 /// called dist::init(). Deadlines are minded by a thread of their own, which calls nothing of MPI, so they hold even if MPI blocks.
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -19,6 +20,9 @@
 namespace grapnel::dist {
 
 namespace {
+
+constexpr std::chrono::microseconds kMovesData{2};  ///< a round of polling takes longer only if it copies something
+constexpr int kSpins = 20;                           ///< rounds of polling without a nap
 
 using Line = MpiTransport::Line;
 using Ticket = MpiTransport::Ticket;
@@ -162,9 +166,14 @@ class Engine {
     } catch (...) {
       connected.set_error(std::current_exception());
     }
+    // Naps are of microseconds; the kernel may round them up to fifty more unless told not to.
+    prctl(PR_SET_TIMERSLACK, 1000UL);
     int idle_rounds = 0;
     while (true) {
-      if (step()) {
+      const Clock::time_point begin = Clock::now();
+      // MPI moves long messages in pieces, inside the calls that ask whether they are complete: a call that took its time has moved one, and
+      // the next is not far.
+      if (step() || Clock::now() - begin > kMovesData) {
         idle_rounds = 0;
         continue;
       }
@@ -176,10 +185,9 @@ class Engine {
         continue;
       }
       lock.unlock();
-      // Polling is work for the cores that compute, so it backs off, from a moment to a fifth of a millisecond.
-      ++idle_rounds;
-      if (idle_rounds < 50) std::this_thread::yield();
-      else std::this_thread::sleep_for(std::chrono::microseconds(std::min(idle_rounds, 200)));
+      // Polling is work for the cores that compute, so it backs off. A thread that naps is woken at once, ahead of those that compute; one
+      // that only yields would wait for them to use up their time.
+      if (++idle_rounds > kSpins) std::this_thread::sleep_for(std::chrono::microseconds(std::min(5 + (idle_rounds - kSpins) / 8, 100)));
     }
     // What is left under way belongs to groups that failed; with all ranks alive MPI can still be ended.
     if (!timed_out_) transport_->disconnect();
