@@ -6,6 +6,7 @@
 #include "grapnel/compile/executable.h"
 #include "grapnel/compile/group_run.h"
 #include "grapnel/compile/memory.h"
+#include "grapnel/compile/observe.h"
 #include "grapnel/compile/passes.h"
 #include "grapnel/compile/plan.h"
 
@@ -48,12 +49,16 @@ class Planned final : public Executable {
   void run(Trace& trace, RunCounts& counts) const override {
     redirect(trace, simplified_);
     Memory memory(trace);
+    RunObserver* const observer = RunObserver::current;
+    if (observer) [[unlikely]] observer->on_graph(trace);
     for (const Item& item : plan_.items) {
+      const auto begin = observer ? std::chrono::steady_clock::now() : RunObserver::Time();
       if (item.group >= 0) {
         const codegen::Kernel& kernel = *kernels_[static_cast<size_t>(item.group)];
         if (kernel.state() == codegen::Kernel::State::failed) [[unlikely]] warn_once(kernel);
         run_group(plan_.groups[static_cast<size_t>(item.group)], kernel.fn(), trace, memory, counts);
       } else run_call(trace, trace.calls[item.call], memory);
+      if (observer) [[unlikely]] tell(*observer, trace, item, begin);
       for (const SlotId slot : item.last_uses) memory.release(slot);
     }
     for (const Slot& s : trace.slots)
@@ -61,6 +66,12 @@ class Planned final : public Executable {
   }
 
  private:
+  void tell(RunObserver& observer, const Trace& trace, const Item& item, RunObserver::Time begin) const {
+    const auto end = std::chrono::steady_clock::now();
+    if (item.group >= 0) observer.on_item(trace, {plan_.groups[static_cast<size_t>(item.group)].calls, true, begin, end});
+    else observer.on_item(trace, {{&item.call, 1}, false, begin, end});
+  }
+
   Simplified simplified_;
   Plan plan_;
   std::vector<std::shared_ptr<const codegen::Kernel>> kernels_;

@@ -1,0 +1,51 @@
+/// grapnel: trains models, draws their graphs, and makes pages of what happened. Start reading at commands.h.
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "command/commands.h"
+#include "command/stop.h"
+#include "command/version.h"
+#include "grapnel/base/log.h"
+
+namespace {
+
+/// What was printed has to arrive; a reader that is gone, or a full disk, is a failure.
+int finish(int status) {
+  const bool arrived = std::fflush(stdout) == 0 && !std::ferror(stdout);
+  if (arrived || status != 0) return status;
+  std::fprintf(stderr, "grapnel: the output could not be written; nobody reads it, or the disk is full.\n");
+  return command::stop::closed_output;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  command::stop::ignore_closed_pipes();
+  CLI::App app{"Grapnel trains networks whose gradient hooks compile.\n\n"
+               "  grapnel train --model cnn --mode compiled     train on Fashion-MNIST\n"
+               "  grapnel report run -o report.html             look at what happened\n"
+               "  grapnel graph --model mlp -o graph.svg        draw a step, hooks included\n"
+               "  grapnel doctor                                what this build and machine support\n"
+               "  grapnel demo                                  all of it, in a few minutes\n\n"
+               "grapnel COMMAND --help explains the flags of a command.",
+               "grapnel"};
+  app.set_version_flag("--version", std::string("grapnel ") + command::version);
+  app.require_subcommand(1);
+  app.fallthrough(false);
+  const std::vector<command::Action> actions = {command::add_train(app), command::add_report(app), command::add_graph(app),
+                                                command::add_doctor(app), command::add_demo(app)};
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return finish(app.exit(e) == 0 ? 0 : 2);
+  }
+  const auto& chosen = app.get_subcommands([](const CLI::App*) { return true; });
+  for (size_t i = 0; i < chosen.size(); ++i)
+    if (chosen[i]->parsed()) return finish(actions[i]());
+  return 2;
+} catch (const std::exception& e) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "grapnel: %s\n", e.what());
+  return 1;
+}

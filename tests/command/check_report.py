@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""The report in a real browser: no errors, everything drawn, usable by keyboard and on narrow screens.
+
+    check_report.py BUILD                      BUILD holds command/grapnel
+    check_report.py BUILD --shots FOLDER [PAGE]  also takes pictures, of PAGE if given
+"""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from selenium import webdriver
+from selenium.common.exceptions import TimeoutException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.ui import WebDriverWait
+
+WIDE, NARROW = (1280, 900), (390, 844)
+
+
+def browser(size):
+    options = webdriver.ChromeOptions()
+    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars", f"--window-size={size[0]},{size[1]}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
+    # A headless window is no narrower than a desktop's; the metrics of a device can be.
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False})
+    return driver
+
+
+def open_page(driver, page):
+    driver.get(page.resolve().as_uri())
+    try:
+        WebDriverWait(driver, 60).until(lambda d: d.execute_script("return document.body.dataset.ready") == "yes")
+    except TimeoutException:
+        sys.exit("the page was never ready; the console says " + str(driver.get_log("browser")))
+
+
+def count(driver, selector):
+    return len(driver.find_elements(By.CSS_SELECTOR, selector))
+
+
+def errors(driver):
+    """What the console has to say, the network included: a page that asks for anything is not self-contained."""
+    for entry in driver.get_log("browser"):
+        yield f"the console says: {entry['message']}"
+    for name in driver.execute_script("return performance.getEntriesByType('resource').map(e => e.name)"):
+        if not name.startswith("data:"):
+            yield f"the page loads {name}"
+
+
+def drawn(driver, runs):
+    wanted = {"#runs tbody tr": runs, "#loss .curve": runs, "#accuracy .curve": runs, "#ridges figure": 8, "#ridges .ridge": 16, "#drawing svg .node": 20,
+              "#drawing svg .cluster": 3, "#spans .span": 20, "#hot tbody tr": 3, "#cards .card": 3}
+    for selector, at_least in wanted.items():
+        found = count(driver, selector)
+        if found < at_least:
+            yield f"{selector}: {found} are drawn, expected {at_least} or more"
+    for selector in ("#loss .curve", "#ridges .ridge", "#spans .span"):
+        box = driver.find_elements(By.CSS_SELECTOR, selector)[0].rect
+        if box["width"] <= 0 or box["height"] <= 0:
+            yield f"{selector}: has no extent"
+    if "bit for bit" not in driver.find_element(By.ID, "verdict").text:
+        yield "the page does not say that eager and compiled agree"
+
+
+def keyboard(driver):
+    """Everything that can be used is reached with Tab, and reacts to keys."""
+    body = driver.find_element(By.TAG_NAME, "body")
+    body.send_keys(Keys.TAB)
+    seen = set()
+    for _ in range(60):
+        active = driver.switch_to.active_element
+        seen.add(active.get_attribute("id") or active.tag_name + (active.get_attribute("name") or ""))
+        active.send_keys(Keys.TAB)
+    for wanted in ("spans", "drawing", "a", "button", "inputtimeline-run", "inputgradient-run"):
+        if wanted not in seen:
+            yield f"Tab never reaches {wanted}; it reaches {sorted(seen)}"
+    spans = driver.find_element(By.ID, "spans")
+    spans.send_keys(Keys.ARROW_RIGHT)
+    first = driver.find_element(By.ID, "span-text").text
+    spans.send_keys(Keys.ARROW_DOWN)
+    if "µs" not in first or driver.find_element(By.ID, "span-text").text == first or count(driver, ".span.chosen") != 1:
+        yield f"the timeline does not follow the arrow keys; it says {first!r}"
+    transform = "return document.querySelector('#drawing svg > g').getAttribute('transform')"
+    before = driver.execute_script(transform)
+    driver.find_element(By.ID, "drawing").send_keys("+")
+    if driver.execute_script(transform) == before:
+        yield "the graph does not follow the + key"
+    run = driver.find_elements(By.CSS_SELECTOR, "input[name=timeline-run]")[0]
+    rows = driver.find_element(By.ID, "hot").text
+    run.send_keys(Keys.ARROW_RIGHT)
+    if driver.find_element(By.ID, "hot").text == rows:
+        yield "the choice of a run does not follow the arrow keys"
+
+
+def fits(driver):
+    """Nothing sticks out to the right; wide tables scroll by themselves."""
+    width = driver.execute_script("return document.documentElement.scrollWidth")
+    if width > NARROW[0]:
+        yield f"the page is {width} pixels wide on a screen of {NARROW[0]}"
+    small = driver.execute_script("return [...document.querySelectorAll('.tools button')].filter(b => b.getBoundingClientRect().height < 30).length")
+    if small:
+        yield f"{small} buttons are too small for a finger"
+
+
+def shots(driver, folder, name, clip_height):
+    width = driver.execute_script("return innerWidth")
+    full = driver.execute_script("return document.documentElement.scrollHeight")
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                           {"width": width, "height": min(full, clip_height), "deviceScaleFactor": 1, "mobile": False})
+    driver.save_screenshot(str(folder / f"{name}.png"))
+
+
+def make_runs(grapnel, folder):
+    runs = []
+    for mode in ("eager", "compiled"):
+        run = folder / mode
+        subprocess.run([grapnel, "train", "--steps", "6", "--batch", "32", "--mode", mode, "--run", str(run)], check=True, capture_output=True)
+        runs.append(str(run))
+    page = folder / "report.html"
+    subprocess.run([grapnel, "report", *runs, "-o", str(page)], check=True, capture_output=True)
+    return page
+
+
+def main():
+    grapnel = str(pathlib.Path(sys.argv[1]).resolve() / "command" / "grapnel")
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        given = len(sys.argv) > 4
+        page = pathlib.Path(sys.argv[4]) if given else make_runs(grapnel, folder)
+        results = []
+        wide = browser(WIDE)
+        try:
+            open_page(wide, page)
+            runs = count(wide, "#runs tbody tr")
+            results += [list(errors(wide)), list(drawn(wide, runs)), [] if given else list(keyboard(wide)), list(errors(wide))]
+            if len(sys.argv) > 3:
+                open_page(wide, page)
+                shots(wide, pathlib.Path(sys.argv[3]), "report-wide", 6000)
+        finally:
+            wide.quit()
+        narrow = browser(NARROW)
+        try:
+            open_page(narrow, page)
+            results += [list(errors(narrow)), list(drawn(narrow, runs)), list(fits(narrow))]
+            if len(sys.argv) > 3:
+                shots(narrow, pathlib.Path(sys.argv[3]), "report-narrow", 9000)
+        finally:
+            narrow.quit()
+    for problem in sum(results, []):
+        print(problem)
+    failed = sum(bool(r) for r in results)
+    print(f"{len(results) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
