@@ -3,8 +3,8 @@
 
 demo: setup
 	cmake --preset release
-	cmake --build --preset release --target demo
-	build/release/examples/demo
+	cmake --build --preset release --target grapnel_command
+	build/release/command/grapnel demo
 
 test: setup
 	cmake --preset dev

@@ -1,5 +1,4 @@
-# Every examples/*.cpp and bench/*.cpp is a program of its name. The tests run the examples, except
-# `demo`, which trains for a while and belongs to `make demo`.
+# Every examples/*.cpp and bench/*.cpp is a program of its name. The tests run the examples.
 add_custom_target(examples)
 add_custom_target(bench)
 
@@ -10,10 +9,8 @@ foreach(source IN LISTS sources)
   target_link_libraries(${name} PRIVATE Grapnel::grapnel)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/examples)
   add_dependencies(examples ${name})
-  if(NOT name STREQUAL demo)
-    add_test(NAME example_${name} COMMAND ${name})
-    grapnel_test_properties(example_${name})
-  endif()
+  add_test(NAME example_${name} COMMAND ${name})
+  grapnel_test_properties(example_${name})
 endforeach()
 
 # The programs on elementary functions race SLEEF and need the kernels' flags; without SLEEF they are left out.

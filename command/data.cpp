@@ -27,23 +27,27 @@ Data generate_images(int64_t train, int64_t test) {
 /// Sentences such as "a small cat finds the old house." One draw of numbers chooses all words.
 std::string generate_text(int64_t sentences) {
   static constexpr const char* articles[] = {"the", "a", "every", "no"};
-  static constexpr const char* adjectives[] = {"small", "old", "red", "quiet", "quick", "heavy", "bright", "lost"};
-  static constexpr const char* nouns[] = {"cat", "house", "river", "gradient", "hook", "tensor", "bird", "kernel"};
-  static constexpr const char* verbs[] = {"finds", "sees", "follows", "holds", "meets", "clips", "learns", "moves"};
+  static constexpr const char* adjectives[] = {"small", "old",   "red",    "quiet",
+                                               "quick", "heavy", "bright", "lost"};
+  static constexpr const char* nouns[] = {"cat",  "house",  "river", "gradient",
+                                          "hook", "tensor", "bird",  "kernel"};
+  static constexpr const char* verbs[] = {"finds", "sees",  "follows", "holds",
+                                          "meets", "clips", "learns",  "moves"};
   Generator generator(2017);
   const Tensor draws = randint(0, 8, {sentences, 7}, generator);
   const int64_t* d = draws.data_ptr<int64_t>();
   std::string text;
   for (int64_t i = 0; i < sentences; ++i, d += 7)
-    text += str(articles[d[0] % 4], ' ', adjectives[d[1]], ' ', nouns[d[2]], ' ', verbs[d[3]], ' ', articles[d[4] % 4], ' ',
-                adjectives[d[5]], ' ', nouns[d[6]], ".\n");
+    text += str(articles[d[0] % 4], ' ', adjectives[d[1]], ' ', nouns[d[2]], ' ', verbs[d[3]], ' ',
+                articles[d[4] % 4], ' ', adjectives[d[5]], ' ', nouns[d[6]], ".\n");
   return text;
 }
 
 Data windows(const data::TextCorpus& corpus, int64_t block) {
   const Tensor tokens = corpus.tokens();
   const int64_t count = (tokens.numel() - 1) / block, test = std::max<int64_t>(1, count / 10);
-  check(count >= 4, "the text has ", tokens.numel(), " characters; training takes at least ", 4 * block + 1, ", four windows of ", block, ".");
+  check(count >= 4, "the text has ", tokens.numel(), " characters; training takes at least ", 4 * block + 1,
+        ", four windows of ", block, ".");
   const Tensor x = tokens.narrow(0, 0, count * block).view({count, block});
   const Tensor y = tokens.narrow(0, 1, count * block).view({count, block});
   Data data;
@@ -88,7 +92,8 @@ Data load_text(const std::filesystem::path& path, int64_t block) {
 }
 
 Data few_rows(bool text) {
-  return text ? windows(data::TextCorpus::from_text(generate_text(40), {.block = 64}), 64) : generate_images(64, 1);
+  return text ? windows(data::TextCorpus::from_text(generate_text(40), {.block = 64}), 64)
+              : generate_images(64, 1);
 }
 
 }  // namespace command

@@ -20,9 +20,13 @@ namespace {
 
 class Findings {
  public:
-  void good(const std::string& what, const std::string& found) { std::printf("  ok       %-18s %s\n", what.c_str(), found.c_str()); }
+  void good(const std::string& what, const std::string& found) {
+    std::printf("  ok       %-18s %s\n", what.c_str(), found.c_str());
+  }
   /// Works, with less.
-  void less(const std::string& what, const std::string& found) { std::printf("  missing  %-18s %s\n", what.c_str(), found.c_str()); }
+  void less(const std::string& what, const std::string& found) {
+    std::printf("  missing  %-18s %s\n", what.c_str(), found.c_str());
+  }
   void bad(const std::string& what, const std::string& found) {
     std::printf("  broken   %-18s %s\n", what.c_str(), found.c_str());
     broken_ = true;
@@ -51,8 +55,11 @@ void check_arithmetic(Findings& findings) {
     else body();
     return w.grad();
   };
-  if (gradient(true).equal(gradient(false))) findings.good("arithmetic", "eager and compiled gradients have the same bits");
-  else findings.bad("arithmetic", "eager and compiled gradients differ; please report this with the output of this command");
+  if (gradient(true).equal(gradient(false)))
+    findings.good("arithmetic", "eager and compiled gradients have the same bits");
+  else
+    findings.bad("arithmetic",
+                 "eager and compiled gradients differ; please report this with the output of this command");
 }
 
 int examine() {
@@ -60,22 +67,28 @@ int examine() {
   uname(&system);
   std::printf("grapnel %s on %s %s\n\n", version, system.sysname, system.machine);
   Findings findings;
-  findings.good("processor", str(std::thread::hardware_concurrency(), " cores, kernels for ", base::name_of(base::cpu_isa())));
+  findings.good("processor", str(std::thread::hardware_concurrency(), " cores, kernels for ",
+                                 base::name_of(base::cpu_isa())));
   findings.good("threads", str(get_num_threads(), " (set_num_threads, --threads)"));
   check_arithmetic(findings);
   const codegen::LlvmModule& llvm = codegen::llvm_module();
   const std::string cache = codegen::cache_folder();
-  if (llvm.api) findings.good("machine code", "LLVM makes kernels, " + (cache.empty() ? "which are not cached" : "cached in " + cache));
+  if (llvm.api)
+    findings.good("machine code",
+                  "LLVM makes kernels, " + (cache.empty() ? "which are not cached" : "cached in " + cache));
   else findings.less("machine code", "compiled graphs run interpreted: " + llvm.problem);
   const std::string mpi = first_line({"mpirun", "--version"});
-  if (mpi.empty()) findings.less("several ranks", "mpirun is not installed. On Debian: apt-get install openmpi-bin");
+  if (mpi.empty())
+    findings.less("several ranks", "mpirun is not installed. On Debian: apt-get install openmpi-bin");
   else findings.good("several ranks", mpi);
   const std::string dot = first_line({"dot", "-V"});
   if (dot.empty()) findings.less("graphs", "Graphviz is not installed. On Debian: apt-get install graphviz");
   else findings.good("graphs", dot);
   if (std::filesystem::is_directory(data::FashionMNIST::default_root()))
     findings.good("Fashion-MNIST", data::FashionMNIST::default_root().string());
-  else findings.less("Fashion-MNIST", "generated images stand in. On Debian: apt-get install dataset-fashion-mnist");
+  else
+    findings.less("Fashion-MNIST",
+                  "generated images stand in. On Debian: apt-get install dataset-fashion-mnist");
   findings.less("GPU", "not supported yet; everything runs on the processor");
   std::printf("\n%s\n", findings.broken() ? "Something is broken." : "Everything that is there works.");
   return findings.broken() ? 1 : 0;

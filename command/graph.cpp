@@ -44,16 +44,25 @@ int draw(const GraphOptions& options) {
 }  // namespace
 
 Action add_graph(CLI::App& app) {
-  CLI::App* flags = app.add_subcommand("graph", "Draw a training step of a model as SVG: forward, backward and the hooks on it");
+  CLI::App* flags = app.add_subcommand(
+      "graph", "Draw a training step of a model as SVG: forward, backward and the hooks on it");
   const auto o = std::make_shared<GraphOptions>();
   o->train.model = "mlp";
   o->train.hooks = {"clip=1"};
-  flags->add_option("--model", o->train.model, "mlp, cnn or gpt")->check(CLI::IsMember({"mlp", "cnn", "gpt"}))->capture_default_str();
-  flags->add_option("--hooks", o->train.hooks, "Hooks on gradients, as for grapnel train")->delimiter(',')->capture_default_str();
-  flags->add_option("--phase", o->phase, "What to draw")->check(CLI::IsMember({"forward", "backward", "both"}))->capture_default_str();
+  flags->add_option("--model", o->train.model, "mlp, cnn or gpt")
+      ->check(CLI::IsMember({"mlp", "cnn", "gpt"}))
+      ->capture_default_str();
+  flags->add_option("--hooks", o->train.hooks, "Hooks on gradients, as for grapnel train")
+      ->delimiter(',')
+      ->capture_default_str();
+  flags->add_option("--phase", o->phase, "What to draw")
+      ->check(CLI::IsMember({"forward", "backward", "both"}))
+      ->capture_default_str();
   flags->add_flag("--kernels", o->kernels, "Put what is fused into one kernel into one box");
   flags->add_flag("--optimizer", o->optimizer, "Draw the optimiser's step as well");
-  flags->add_option("--format", o->format, "svg (drawn by Graphviz), or dot for other tools")->check(CLI::IsMember({"svg", "dot"}))->capture_default_str();
+  flags->add_option("--format", o->format, "svg (drawn by Graphviz), or dot for other tools")
+      ->check(CLI::IsMember({"svg", "dot"}))
+      ->capture_default_str();
   flags->add_option("-o,--output", o->output, "File to write (default: standard output)");
   return [o] { return draw(*o); };
 }

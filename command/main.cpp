@@ -22,19 +22,21 @@ int finish(int status) {
 
 int main(int argc, char** argv) try {
   command::stop::ignore_closed_pipes();
-  CLI::App app{"Grapnel trains networks whose gradient hooks compile.\n\n"
-               "  grapnel train --model cnn --mode compiled     train on Fashion-MNIST\n"
-               "  grapnel report run -o report.html             look at what happened\n"
-               "  grapnel graph --model mlp -o graph.svg        draw a step, hooks included\n"
-               "  grapnel doctor                                what this build and machine support\n"
-               "  grapnel demo                                  all of it, in a few minutes\n\n"
-               "grapnel COMMAND --help explains the flags of a command.",
-               "grapnel"};
+  CLI::App app{
+      "Grapnel trains networks whose gradient hooks compile.\n\n"
+      "  grapnel train --model cnn --mode compiled     train on Fashion-MNIST\n"
+      "  grapnel report run -o report.html             look at what happened\n"
+      "  grapnel graph --model mlp -o graph.svg        draw a step, hooks included\n"
+      "  grapnel doctor                                what this build and machine support\n"
+      "  grapnel demo                                  all of it, in a few minutes\n\n"
+      "grapnel COMMAND --help explains the flags of a command.",
+      "grapnel"};
   app.set_version_flag("--version", std::string("grapnel ") + command::version);
   app.require_subcommand(1);
   app.fallthrough(false);
-  const std::vector<command::Action> actions = {command::add_train(app), command::add_report(app), command::add_graph(app),
-                                                command::add_doctor(app), command::add_demo(app)};
+  const std::vector<command::Action> actions = {command::add_train(app), command::add_report(app),
+                                                command::add_graph(app), command::add_doctor(app),
+                                                command::add_demo(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

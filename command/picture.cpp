@@ -99,18 +99,21 @@ void Picture::draw_call(std::string& text, uint32_t i) const {
   const Call& call = calls_[i];
   const int hook = hook_of(i);
   const Colours colours = hook >= 0 ? Colours{"#fef3c7", hook_colour} : colours_of(phase_of(i));
-  const std::string tip = hook >= 0 ? str(call.op, " ", call.type, ", recorded by the hook ", hooks[static_cast<size_t>(hook)].name, " of ",
-                                          hooks[static_cast<size_t>(hook)].tensor)
-                                    : str(call.op, " ", call.type, ", ", phase_of(i));
-  text += str("    c", i, " [label=", quoted(call.op + "\n" + call.type), ", fillcolor=\"", colours.fill, "\", color=\"", colours.line,
-              "\", tooltip=", quoted(tip), "];\n");
+  const std::string tip =
+      hook >= 0 ? str(call.op, " ", call.type, ", recorded by the hook ",
+                      hooks[static_cast<size_t>(hook)].name, " of ", hooks[static_cast<size_t>(hook)].tensor)
+                : str(call.op, " ", call.type, ", ", phase_of(i));
+  text += str("    c", i, " [label=", quoted(call.op + "\n" + call.type), ", fillcolor=\"", colours.fill,
+              "\", color=\"", colours.line, "\", tooltip=", quoted(tip), "];\n");
 }
 
 std::string Picture::dot(const Style& style) const {
   std::string text =
       "digraph step {\n"
-      "  graph [rankdir=TB, bgcolor=\"transparent\", fontname=\"Helvetica\", nodesep=0.18, ranksep=0.32, tooltip=\" \"];\n"
-      "  node [shape=box, style=\"filled,rounded\", fontname=\"Helvetica\", fontsize=10, height=0.3, margin=\"0.09,0.04\"];\n"
+      "  graph [rankdir=TB, bgcolor=\"transparent\", fontname=\"Helvetica\", nodesep=0.18, ranksep=0.32, "
+      "tooltip=\" \"];\n"
+      "  node [shape=box, style=\"filled,rounded\", fontname=\"Helvetica\", fontsize=10, height=0.3, "
+      "margin=\"0.09,0.04\"];\n"
       "  edge [color=\"#94a3b8\", arrowsize=0.55];\n";
   const auto shown = [&](uint32_t i) { return calls_[i].ran && style.phases.contains(phase_of(i)); };
   for (size_t k = 0; k < kernels_.size(); ++k) {
@@ -118,8 +121,9 @@ std::string Picture::dot(const Style& style) const {
     if (std::none_of(kernel.begin(), kernel.end(), shown)) continue;
     if (style.kernels)
       text += str("  subgraph cluster_k", k, " {\n    label=\"kernel ", k + 1, ", ", kernel.size(),
-                  kernel.size() == 1 ? " op\"" : " ops\"", "; style=\"rounded,filled\"; color=\"#cbd5e1\"; fillcolor=\"#f8fafc\"; fontsize=9; "
-                  "fontcolor=\"#475569\";\n");
+                  kernel.size() == 1 ? " op\"" : " ops\"",
+                  "; style=\"rounded,filled\"; color=\"#cbd5e1\"; fillcolor=\"#f8fafc\"; fontsize=9; "
+                  "fontcolor=\"#475569\"; margin=9; labeljust=l;\n");
     for (const uint32_t i : kernel)
       if (shown(i)) draw_call(text, i);
     if (style.kernels) text += "  }\n";
@@ -133,20 +137,24 @@ std::string Picture::dot(const Style& style) const {
       if (source && sources_[static_cast<size_t>(~from)].empty()) continue;
       if (!source && !shown(static_cast<uint32_t>(from))) continue;
       if (source) used.insert(~from);
-      text += str("  ", source ? "s" : "c", source ? ~from : from, " -> c", i, source ? " [style=dashed];\n" : ";\n");
+      text += str("  ", source ? "s" : "c", source ? ~from : from, " -> c", i,
+                  source ? " [style=dashed];\n" : ";\n");
     }
   }
   for (const int s : used)
     text += str("  s", s, " [shape=ellipse, style=filled, fillcolor=\"#dcfce7\", color=\"#22c55e\", label=",
-                quoted(sources_[static_cast<size_t>(s)]), ", tooltip=", quoted(sources_[static_cast<size_t>(s)]), "];\n");
+                quoted(sources_[static_cast<size_t>(s)]),
+                ", tooltip=", quoted(sources_[static_cast<size_t>(s)]), "];\n");
   for (size_t h = 0; h < hooks.size(); ++h) {
     const Hook& hook = hooks[h];
     uint32_t first = hook.begin;
     while (first < hook.end && !shown(first)) ++first;
     const bool records = first < hook.end;
     if (!records && (hook.source == kNone || !shown(hook.source))) continue;
-    text += str("  h", h, " [shape=cds, style=filled, fillcolor=\"", hook_colour, "\", color=\"#b45309\", fontcolor=\"#451a03\", label=",
-                quoted(hook.name + "\n" + hook.tensor), ", class=\"hook\", tooltip=", quoted("hook " + hook.name + " of " + hook.tensor), "];\n");
+    text +=
+        str("  h", h, " [shape=cds, style=filled, fillcolor=\"", hook_colour,
+            "\", color=\"#b45309\", fontcolor=\"#451a03\", label=", quoted(hook.name + "\n" + hook.tensor),
+            ", class=\"hook\", tooltip=", quoted("hook " + hook.name + " of " + hook.tensor), "];\n");
     text += records ? str("  h", h, " -> c", first, " [color=\"", hook_colour, "\", penwidth=1.6];\n")
                     : str("  c", hook.source, " -> h", h, " [color=\"", hook_colour, "\", penwidth=1.6];\n");
   }
@@ -156,7 +164,8 @@ std::string Picture::dot(const Style& style) const {
 std::string svg_of(const std::string& dot) {
   const ProcessResult result = run_process({"dot", "-Tsvg"}, dot);
   check(result.status != ProcessResult::not_found,
-        "Graphviz, which draws graphs, is not installed. On Debian: apt-get install graphviz\nWithout it: grapnel graph --format dot.");
+        "Graphviz, which draws graphs, is not installed. On Debian: apt-get install graphviz\nWithout it: "
+        "grapnel graph --format dot.");
   check(result.status == 0, "Graphviz ended with status ", result.status, ": ", result.error);
   // Only the picture itself: it becomes part of a page.
   const size_t begin = result.output.find("<svg");

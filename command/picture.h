@@ -44,8 +44,8 @@ class Picture {
 
  private:
   struct Call {
-    std::string op, type;      ///< "mul", "f32[16,1,3,3]"
-    std::vector<int> inputs;   ///< positions of calls, or ~number of a source
+    std::string op, type;     ///< "mul", "f32[16,1,3,3]"
+    std::vector<int> inputs;  ///< positions of calls, or ~number of a source
     int kernel = -1;
     bool ran = false;
   };

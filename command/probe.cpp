@@ -8,7 +8,9 @@ using namespace grapnel;
 
 namespace {
 
-uint32_t recorded() { return record::active() ? static_cast<uint32_t>(record::current->trace().calls.size()) : 0; }
+uint32_t recorded() {
+  return record::active() ? static_cast<uint32_t>(record::current->trace().calls.size()) : 0;
+}
 
 /// The call that wrote the memory of `t` last.
 uint32_t maker_of(const Tensor& t) {
@@ -17,7 +19,8 @@ uint32_t maker_of(const Tensor& t) {
   for (size_t i = trace.calls.size(); i-- > 0;) {
     if (trace.calls[i].op->family == Family::view) continue;
     for (const capture::ValueId id : trace.outputs_of(trace.calls[i]))
-      if (id != capture::kNone && trace.slots[trace.values[id].slot].storage == storage) return static_cast<uint32_t>(i);
+      if (id != capture::kNone && trace.slots[trace.values[id].slot].storage == storage)
+        return static_cast<uint32_t>(i);
   }
   return capture::kNone;
 }
@@ -35,7 +38,8 @@ std::string ops_of(const capture::Trace& trace, std::span<const uint32_t> calls)
 }  // namespace
 
 double Probe::now() {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 void Probe::begin(int64_t step) {
@@ -89,7 +93,9 @@ void Probe::on_graph(const capture::Trace& trace) {
 }
 
 void Probe::on_item(const capture::Trace& trace, const Item& item) {
-  const auto micro = [](Time t) { return std::chrono::duration<double, std::micro>(t.time_since_epoch()).count(); };
+  const auto micro = [](Time t) {
+    return std::chrono::duration<double, std::micro>(t.time_since_epoch()).count();
+  };
   add(item.kernel ? "kernel" : "op", ops_of(trace, item.calls), micro(item.begin), micro(item.end));
   if (drawn_) drawing_.add_item(item);
 }
@@ -104,14 +110,16 @@ void Probe::on_op(Node& node, std::span<const Tensor>) {
     *start = now();
     return grads;
   });
-  node.register_hook([this, start, name = std::string(node.name())](const variable_list& inputs, const variable_list&) {
-    add("op", name + " backward", *start, now());
-    return inputs;
-  });
+  node.register_hook(
+      [this, start, name = std::string(node.name())](const variable_list& inputs, const variable_list&) {
+        add("op", name + " backward", *start, now());
+        return inputs;
+      });
   last_op_ = now();
 }
 
-Probe::HookScope::HookScope(Probe& probe, const std::string& name, const std::string& tensor, const Tensor& grad)
+Probe::HookScope::HookScope(Probe& probe, const std::string& name, const std::string& tensor,
+                            const Tensor& grad)
     : probe_(probe.on_ ? &probe : nullptr) {
   if (!probe_) return;
   name_ = name + " of " + tensor;

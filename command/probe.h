@@ -52,7 +52,9 @@ class Probe final : grapnel::RunObserver, grapnel::TapeObserver {
   std::vector<Span> spans() const;
   const Picture& picture() const { return picture_; }
   /// Names of tensors, for the picture.
-  void name(const grapnel::Tensor& tensor, const std::string& text) { picture_.names[tensor.impl().storage.get()] = text; }
+  void name(const grapnel::Tensor& tensor, const std::string& text) {
+    picture_.names[tensor.impl().storage.get()] = text;
+  }
 
  private:
   void on_graph(const grapnel::capture::Trace& trace) override;

@@ -67,7 +67,8 @@ ProcessResult run_process(const std::vector<std::string>& words, const std::stri
   posix_spawn_file_actions_adddup2(&actions, out.write, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, error.write, STDERR_FILENO);
   pid_t child = 0;
-  const int problem = posix_spawnp(&child, words[0].c_str(), &actions, nullptr, pointers(words).data(), environ);
+  const int problem =
+      posix_spawnp(&child, words[0].c_str(), &actions, nullptr, pointers(words).data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (problem == ENOENT) return {ProcessResult::not_found, "", ""};
   grapnel::check(problem == 0, words[0], " could not be started: ", std::strerror(problem));
@@ -83,7 +84,8 @@ ProcessResult run_process(const std::vector<std::string>& words, const std::stri
     if (ends[0].revents) drain(out, result.output);
     if (ends[1].revents) drain(error, result.error);
     if (ends[2].revents) {
-      const ssize_t n = ::write(in.write, input.data() + sent, std::min<size_t>(input.size() - sent, PIPE_BUF));
+      const ssize_t n =
+          ::write(in.write, input.data() + sent, std::min<size_t>(input.size() - sent, PIPE_BUF));
       if (n > 0) sent += static_cast<size_t>(n);
       else if (errno != EINTR) in.close_write(), sent = input.size();
     }
@@ -108,7 +110,8 @@ int run_in_foreground(const std::vector<std::string>& words, int pass_on) {
   sigaddset(&defaults, SIGPIPE);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   pid_t child = 0;
-  const int problem = posix_spawnp(&child, words[0].c_str(), nullptr, &attributes, pointers(words).data(), environ);
+  const int problem =
+      posix_spawnp(&child, words[0].c_str(), nullptr, &attributes, pointers(words).data(), environ);
   posix_spawnattr_destroy(&attributes);
   if (problem == ENOENT) return ProcessResult::not_found;
   grapnel::check(problem == 0, words[0], " could not be started: ", std::strerror(problem));
@@ -137,7 +140,8 @@ int run_in_foreground(const std::vector<std::string>& words, int pass_on) {
 std::string this_program() {
   char path[4096];
   const ssize_t size = readlink("/proc/self/exe", path, sizeof path);
-  grapnel::check(size > 0 && size < static_cast<ssize_t>(sizeof path), "this program cannot find its own file: ", std::strerror(errno));
+  grapnel::check(size > 0 && size < static_cast<ssize_t>(sizeof path),
+                 "this program cannot find its own file: ", std::strerror(errno));
   return std::string(path, static_cast<size_t>(size));
 }
 

@@ -15,15 +15,20 @@ class Progress {
 
   /// `unit` is what is counted, e.g. "images". Counting begins at `first`, for a run that goes on.
   Progress(std::string title, int64_t first, int64_t total, std::string unit, Style style)
-      : title_(std::move(title)), unit_(std::move(unit)), first_(first), total_(std::max<int64_t>(total, 1)),
-        quarter_(first * 4 / total_), style_(style) {}
+      : title_(std::move(title)),
+        unit_(std::move(unit)),
+        first_(first),
+        total_(std::max<int64_t>(total, 1)),
+        quarter_(first * 4 / total_),
+        style_(style) {}
 
   /// `done` so far; `note` is shown at the end of the line.
   void update(int64_t done, const std::string& note) {
     const auto now = Clock::now();
     const bool last = done >= total_;
     // A terminal is redrawn ten times a second, a log gets a line for every quarter of the way.
-    const bool due = style_ == Style::bar ? now - drawn_ >= std::chrono::milliseconds(100) : done * 4 / total_ > quarter_;
+    const bool due =
+        style_ == Style::bar ? now - drawn_ >= std::chrono::milliseconds(100) : done * 4 / total_ > quarter_;
     if (style_ == Style::none || (!due && !last)) return;
     drawn_ = now;
     quarter_ = done * 4 / total_;
@@ -36,12 +41,12 @@ class Progress {
       const int filled = static_cast<int>(done * width / total_);
       std::string bar;
       for (int i = 0; i < width; ++i) bar += i < filled ? "█" : "░";
-      std::printf("\r%s  %s %3d %%  %7.0f %s/s  %s  %s\033[K%s", title_.c_str(), bar.c_str(), percent(done), rate,
-                  unit_.c_str(), time.c_str(), note.c_str(), last ? "\n" : "");
+      std::printf("\r%s  %s %3d %%  %7.0f %s/s  %s  %s\033[K%s", title_.c_str(), bar.c_str(), percent(done),
+                  rate, unit_.c_str(), time.c_str(), note.c_str(), last ? "\n" : "");
       open_ = !last;
     } else {
-      std::printf("%s  %3d %%  %7.0f %s/s  %s  %s\n", title_.c_str(), percent(done), rate, unit_.c_str(), time.c_str(),
-                  note.c_str());
+      std::printf("%s  %3d %%  %7.0f %s/s  %s  %s\n", title_.c_str(), percent(done), rate, unit_.c_str(),
+                  time.c_str(), note.c_str());
     }
     std::fflush(stdout);
   }

@@ -48,7 +48,11 @@ Json gradients_of(const std::vector<Json>& lines) {
     const std::string name = line.at("name");
     const auto [place, added] = places.try_emplace(name, series.size());
     if (added)
-      series.push_back({{"name", name}, {"low", line.at("low")}, {"high", line.at("high")}, {"step", Json::array()}, {"norm", Json::array()},
+      series.push_back({{"name", name},
+                        {"low", line.at("low")},
+                        {"high", line.at("high")},
+                        {"step", Json::array()},
+                        {"norm", Json::array()},
                         {"counts", Json::array()}});
     Json& s = series[place->second];
     s["step"].push_back(line.at("step"));
@@ -113,7 +117,8 @@ void write_report(const std::vector<fs::path>& runs, const fs::path& output) {
       try {
         graph = svg_of(grapnel::io::read_text(run.file("graph.dot")));
       } catch (const grapnel::Error& e) {
-        graph = grapnel::str("<p class=\"absent\">", e.what(), "</p>");  // a page without it is better than none
+        graph =
+            grapnel::str("<p class=\"absent\">", e.what(), "</p>");  // a page without it is better than none
       }
     }
   }
@@ -129,7 +134,8 @@ void write_report(const std::vector<fs::path>& runs, const fs::path& output) {
 }
 
 Action add_report(CLI::App& app) {
-  CLI::App* flags = app.add_subcommand("report", "Turn runs into one page: curves, gradients, graph and timeline");
+  CLI::App* flags =
+      app.add_subcommand("report", "Turn runs into one page: curves, gradients, graph and timeline");
   struct Options {
     std::vector<fs::path> runs;
     fs::path output = "report.html";

@@ -16,7 +16,8 @@ Json parse(const fs::path& path, const std::string& text) {
   try {
     return Json::parse(text);
   } catch (const Json::exception& e) {
-    fail(path.string(), ": is damaged: ", e.what(), "\nA copy of the folder, or training again with --overwrite, helps.");
+    fail(path.string(), ": is damaged: ", e.what(),
+         "\nA copy of the folder, or training again with --overwrite, helps.");
   }
 }
 
@@ -24,8 +25,9 @@ void check_format(const fs::path& path, const Json& info) {
   const auto found = info.is_object() ? info.find("format") : info.end();
   check(info.is_object() && found != info.end() && found->is_number_integer(), path.string(),
         ": says nothing about its format, so it was not written by grapnel train.");
-  check(*found == RunFolder::format, path.string(), ": was written by grapnel ", info.value("grapnel", "of an unknown version"), " in format ",
-        found->get<int64_t>(), "; this is grapnel ", version, ", which reads format ", RunFolder::format,
+  check(*found == RunFolder::format, path.string(), ": was written by grapnel ",
+        info.value("grapnel", "of an unknown version"), " in format ", found->get<int64_t>(),
+        "; this is grapnel ", version, ", which reads format ", RunFolder::format,
         ".\nUse that version, or train again into another folder.");
 }
 
@@ -35,11 +37,12 @@ RunFolder RunFolder::open(const fs::path& path, Open how) {
   const bool there = fs::exists(path / "run.json");
   if (there && how == Open::resume) return read(path);
   check(!there || how == Open::overwrite, path.string(),
-        ": holds a run already.\n--resume goes on with it, --overwrite replaces it, and --run names another folder.");
+        ": holds a run already.\n--resume goes on with it, --overwrite replaces it, and --run names another "
+        "folder.");
   std::error_code problem;
   fs::create_directories(path, problem);
-  check(!problem && fs::is_directory(path), path.string(), ": this folder cannot be made: ",
-        problem ? problem.message() : "something else has that name", ".");
+  check(!problem && fs::is_directory(path), path.string(),
+        ": this folder cannot be made: ", problem ? problem.message() : "something else has that name", ".");
   RunFolder folder(path);
   // Only what a run leaves behind: the folder may be the home of other files.
   for (const auto& entry : fs::directory_iterator(path)) {
@@ -52,7 +55,8 @@ RunFolder RunFolder::open(const fs::path& path, Open how) {
 }
 
 RunFolder RunFolder::read(const fs::path& path) {
-  check(fs::is_directory(path), path.string(), ": there is no such folder.\ngrapnel train --run ", path.string(), " makes one.");
+  check(fs::is_directory(path), path.string(), ": there is no such folder.\ngrapnel train --run ",
+        path.string(), " makes one.");
   const fs::path info = path / "run.json";
   check(fs::is_regular_file(info), path.string(), ": is not the folder of a run; it has no run.json.");
   RunFolder folder(path);
@@ -75,7 +79,8 @@ std::vector<Json> RunFolder::lines(const std::string& name) const {
     const size_t end = text.find('\n', begin);
     if (end == std::string::npos) break;
     try {
-      out.push_back(Json::parse(text.begin() + static_cast<ptrdiff_t>(begin), text.begin() + static_cast<ptrdiff_t>(end)));
+      out.push_back(Json::parse(text.begin() + static_cast<ptrdiff_t>(begin),
+                                text.begin() + static_cast<ptrdiff_t>(end)));
       check(out.back().is_object(), "a line is no object");
     } catch (const std::exception& e) {
       fail(file(name).string(), ":", number, ": is damaged: ", e.what());

@@ -39,12 +39,14 @@ uint64_t digest(nn::Module& module) {
   for (const Tensor& p : module.parameters()) {
     const Tensor whole = p.detach().contiguous();
     const auto* bytes = static_cast<const unsigned char*>(whole.data_ptr());
-    for (size_t i = 0; i < static_cast<size_t>(whole.numel()) * whole.element_size(); ++i) hash = (hash ^ bytes[i]) * 0x100000001b3;
+    for (size_t i = 0; i < static_cast<size_t>(whole.numel()) * whole.element_size(); ++i)
+      hash = (hash ^ bytes[i]) * 0x100000001b3;
   }
   return hash;
 }
 
-Trainer::Trainer(const TrainOptions& options, dist::ProcessGroup group) : options_(options), group_(std::move(group)) {}
+Trainer::Trainer(const TrainOptions& options, dist::ProcessGroup group)
+    : options_(options), group_(std::move(group)) {}
 
 Trainer::~Trainer() = default;
 
@@ -79,7 +81,9 @@ void Trainer::build(const ModelSizes& sizes) {
   }
 }
 
-Tensor Trainer::forward(const Tensor& x) { return parallel_ && model_->is_training() ? (*parallel_)(x) : nn::call(*model_, x); }
+Tensor Trainer::forward(const Tensor& x) {
+  return parallel_ && model_->is_training() ? (*parallel_)(x) : nn::call(*model_, x);
+}
 
 Tensor Trainer::train_step(const Tensor& x, const Tensor& y) {
   probe_.phase("forward");
@@ -109,10 +113,12 @@ double Trainer::rate_at(int64_t step) const {
 Trainer::Batch Trainer::batch_at(int64_t step) {
   const int64_t epoch = step / steps_per_epoch_;
   if (epoch != order_epoch_) {
-    order_ = randperm(data_.train_count(), Generator(data::mix_seed(options_.seed, static_cast<uint64_t>(epoch))));
+    order_ =
+        randperm(data_.train_count(), Generator(data::mix_seed(options_.seed, static_cast<uint64_t>(epoch))));
     order_epoch_ = epoch;
   }
-  const int64_t share = options_.batch / group_.size(), begin = step % steps_per_epoch_ * options_.batch + group_.rank() * share;
+  const int64_t share = options_.batch / group_.size(),
+                begin = step % steps_per_epoch_ * options_.batch + group_.rank() * share;
   const Tensor rows = order_.narrow(0, begin, share);
   Tensor x = Data::prepare(data_.train_x.index_select(0, rows));
   if (options_.precision == "f64" && x.is_floating_point()) x = x.to(kFloat64);
@@ -120,13 +126,17 @@ Trainer::Batch Trainer::batch_at(int64_t step) {
 }
 
 void Trainer::open_folder() {
-  state_.add("model", *model_).add("optimizer", *optimizer_).add("random", default_generator()).add("step", step_number_);
+  state_.add("model", *model_)
+      .add("optimizer", *optimizer_)
+      .add("random", default_generator())
+      .add("step", step_number_);
   state_.add("seconds", seconds_);
   const std::filesystem::path checkpoint = options_.folder / "checkpoint.safetensors";
   if (options_.resume && !state_.resume(checkpoint) && first())
-    std::printf("resume There is no checkpoint in %s yet, so training begins at the beginning.\n", options_.folder.c_str());
+    std::printf("resume There is no checkpoint in %s yet, so training begins at the beginning.\n",
+                options_.folder.c_str());
   if (!first()) return;
-  folder_ = RunFolder::open(options_.folder, options_.resume ? RunFolder::Open::resume
+  folder_ = RunFolder::open(options_.folder, options_.resume      ? RunFolder::Open::resume
                                              : options_.overwrite ? RunFolder::Open::overwrite
                                                                   : RunFolder::Open::create);
   folder_->cut("metrics.jsonl", step_number_);
@@ -136,33 +146,42 @@ void Trainer::open_folder() {
   const nn::ModuleSummary summary = nn::summary(*model_);
   Json layers = Json::array();
   for (const auto& row : summary.rows)
-    if (!row.path.empty()) layers.push_back({{"name", row.path}, {"layer", row.layer}, {"parameters", row.parameters}});
+    if (!row.path.empty())
+      layers.push_back({{"name", row.path}, {"layer", row.layer}, {"parameters", row.parameters}});
   folder_->update({{"format", RunFolder::format},
                    {"grapnel", version},
                    {"options", options_},
-                   {"data", {{"source", data_.source}, {"generated", data_.generated}, {"unit", data_.unit}, {"train", data_.train_count()},
-                             {"test", data_.test_count()}}},
+                   {"data",
+                    {{"source", data_.source},
+                     {"generated", data_.generated},
+                     {"unit", data_.unit},
+                     {"train", data_.train_count()},
+                     {"test", data_.test_count()}}},
                    {"model", {{"parameters", summary.parameters}, {"layers", layers}}},
                    {"threads", get_num_threads()},
                    {"steps", total_steps_},
                    {"status", "running"}});
-  std::printf("data   %s: %lld %s to train, %lld to test\n", data_.source.c_str(), static_cast<long long>(data_.train_count()),
-              data_.unit.c_str(), static_cast<long long>(data_.test_count()));
+  std::printf("data   %s: %lld %s to train, %lld to test\n", data_.source.c_str(),
+              static_cast<long long>(data_.train_count()), data_.unit.c_str(),
+              static_cast<long long>(data_.test_count()));
   if (data_.generated && !is_text_model(options_.model))
-    std::printf("       Fashion-MNIST is not installed, so generated images stand in for it.\n"
-                "       The real ones: apt-get install dataset-fashion-mnist\n");
-  std::printf("model  %s, %lld parameters, %s, %s, batches of %lld, %d thread%s, %d rank%s\n", options_.model.c_str(),
-              static_cast<long long>(summary.parameters), options_.mode.c_str(), options_.precision.c_str(),
-              static_cast<long long>(options_.batch), get_num_threads(), get_num_threads() == 1 ? "" : "s", group_.size(),
-              group_.size() == 1 ? "" : "s");
+    std::printf(
+        "       Fashion-MNIST is not installed, so generated images stand in for it.\n"
+        "       The real ones: apt-get install dataset-fashion-mnist\n");
+  std::printf("model  %s, %lld parameters, %s, %s, batches of %lld, %d thread%s, %d rank%s\n",
+              options_.model.c_str(), static_cast<long long>(summary.parameters), options_.mode.c_str(),
+              options_.precision.c_str(), static_cast<long long>(options_.batch), get_num_threads(),
+              get_num_threads() == 1 ? "" : "s", group_.size(), group_.size() == 1 ? "" : "s");
   std::fflush(stdout);
 }
 
 int Trainer::run() {
-  data_ = is_text_model(options_.model) ? load_text(options_.data, ModelSizes().block) : load_images(options_.data);
-  check(options_.batch % group_.size() == 0, "a batch of ", options_.batch, " cannot be shared evenly by ", group_.size(), " ranks.");
-  check(options_.batch <= data_.train_count(), "a batch of ", options_.batch, " is more than the ", data_.train_count(), " ", data_.unit,
-        " there are.");
+  data_ = is_text_model(options_.model) ? load_text(options_.data, ModelSizes().block)
+                                        : load_images(options_.data);
+  check(options_.batch % group_.size() == 0, "a batch of ", options_.batch, " cannot be shared evenly by ",
+        group_.size(), " ranks.");
+  check(options_.batch <= data_.train_count(), "a batch of ", options_.batch, " is more than the ",
+        data_.train_count(), " ", data_.unit, " there are.");
   steps_per_epoch_ = data_.train_count() / options_.batch;
   total_steps_ = options_.steps > 0 ? options_.steps : options_.epochs * steps_per_epoch_;
   gather_every_ = std::max<int64_t>(1, total_steps_ / 60);
@@ -183,8 +202,8 @@ int Trainer::run() {
 void Trainer::train_epoch(int64_t epoch) {
   const int64_t begin = epoch * steps_per_epoch_, end = std::min(begin + steps_per_epoch_, total_steps_);
   const int64_t epochs = (total_steps_ + steps_per_epoch_ - 1) / steps_per_epoch_;
-  Progress progress(str("epoch ", epoch + 1, "/", epochs), (step_number_ - begin) * options_.batch, (end - begin) * options_.batch,
-                    data_.unit, style_of(options_.progress, first()));
+  Progress progress(str("epoch ", epoch + 1, "/", epochs), (step_number_ - begin) * options_.batch,
+                    (end - begin) * options_.batch, data_.unit, style_of(options_.progress, first()));
   double mean = 0;
   int64_t seen = 0;
   while (step_number_ < end) {
@@ -217,7 +236,9 @@ void Trainer::after_step(double loss) {
   // Every rank reads its own, so that nothing piles up.
   const std::vector<Json> histograms = watch_->histograms().take(step_number_);
   if (!first()) return;
-  metrics_->write({{"step", step_number_}, {"loss", std::isfinite(loss) ? Json(loss) : Json(nullptr)}, {"rate", rate_at(step_number_ - 1)}});
+  metrics_->write({{"step", step_number_},
+                   {"loss", std::isfinite(loss) ? Json(loss) : Json(nullptr)},
+                   {"rate", rate_at(step_number_ - 1)}});
   for (const Json& h : histograms) gradients_->write(h);
 }
 
@@ -256,10 +277,12 @@ void Trainer::save() {
 void Trainer::write_results() {
   Json spans = Json::array();
   for (const Span& s : probe_.spans())
-    spans.push_back({{"lane", s.lane}, {"name", s.name}, {"begin", s.begin}, {"end", s.end}, {"step", s.step}});
+    spans.push_back(
+        {{"lane", s.lane}, {"name", s.name}, {"begin", s.begin}, {"end", s.end}, {"step", s.step}});
   if (!spans.empty()) {
     RunFolder mine = first() ? *folder_ : RunFolder::read(options_.folder);
-    mine.write(str("timeline-", group_.rank(), ".json"), Json({{"rank", group_.rank()}, {"spans", spans}}).dump() + "\n");
+    mine.write(str("timeline-", group_.rank(), ".json"),
+               Json({{"rank", group_.rank()}, {"spans", spans}}).dump() + "\n");
   }
   if (!first()) return;
   if (!probe_.picture().empty()) folder_->write("graph.dot", probe_.picture().dot());
@@ -267,20 +290,28 @@ void Trainer::write_results() {
   std::snprintf(weights, sizeof weights, "%016llx", static_cast<unsigned long long>(digest(*model_)));
   const double speed = seconds_ > 0 ? static_cast<double>(step_number_ * options_.batch) / seconds_ : 0;
   const bool stopped = stop::requested() != 0;
-  Json results = {{"step", step_number_}, {"seconds", seconds_}, {"speed", speed}, {"loss", loss_}, {"weights", weights}};
+  Json results = {
+      {"step", step_number_}, {"seconds", seconds_}, {"speed", speed}, {"loss", loss_}, {"weights", weights}};
   if (!stopped) results["accuracy"] = accuracy_;
   if (stats_) {
     const CompileStats s = stats_();
-    results["compile"] = {{"graphs", s.graphs}, {"kernels", s.kernels}, {"fused_ops", s.fused_calls}, {"breaks", s.breaks}, {"ms", s.compile_ms}};
+    results["compile"] = {{"graphs", s.graphs},
+                          {"kernels", s.kernels},
+                          {"fused_ops", s.fused_calls},
+                          {"breaks", s.breaks},
+                          {"ms", s.compile_ms}};
   }
   folder_->update({{"status", stopped ? "stopped" : "done"}, {"results", results}});
   if (stopped) {
-    std::fprintf(stderr, "grapnel: stopped after step %lld of %lld; everything is saved. Go on with: grapnel train --resume --run %s\n",
-                 static_cast<long long>(step_number_), static_cast<long long>(total_steps_), options_.folder.c_str());
+    std::fprintf(stderr,
+                 "grapnel: stopped after step %lld of %lld; everything is saved. Go on with: grapnel train "
+                 "--resume --run %s\n",
+                 static_cast<long long>(step_number_), static_cast<long long>(total_steps_),
+                 options_.folder.c_str());
     return;
   }
-  std::printf("done   accuracy %.2f %%, %.0f %s/s, weights %s\n       grapnel report %s -o report.html\n", 100 * accuracy_, speed,
-              data_.unit.c_str(), weights, options_.folder.c_str());
+  std::printf("done   accuracy %.2f %%, %.0f %s/s, weights %s\n       grapnel report %s -o report.html\n",
+              100 * accuracy_, speed, data_.unit.c_str(), weights, options_.folder.c_str());
 }
 
 void Trainer::step_once(const Data& data) {

@@ -11,8 +11,10 @@ HookSpec HookSpec::parse(const std::string& text) {
   const size_t equals = text.find('=');
   HookSpec hook{text.substr(0, equals)};
   const bool takes_value = hook.kind != "histogram";
-  const bool known = hook.kind == "histogram" || hook.kind == "clip" || hook.kind == "clip-value" || hook.kind == "noise" || hook.kind == "scale";
-  check(known, "there is no hook '", text, "'; there are histogram, clip=LIMIT, clip-value=LIMIT, noise=DEVIATION, scale=FACTOR.");
+  const bool known = hook.kind == "histogram" || hook.kind == "clip" || hook.kind == "clip-value" ||
+                     hook.kind == "noise" || hook.kind == "scale";
+  check(known, "there is no hook '", text,
+        "'; there are histogram, clip=LIMIT, clip-value=LIMIT, noise=DEVIATION, scale=FACTOR.");
   if (!takes_value) {
     check(equals == std::string::npos, "the hook histogram takes no number, got '", text, "'.");
     return hook;
@@ -24,7 +26,8 @@ HookSpec HookSpec::parse(const std::string& text) {
   }
   const char *begin = text.data() + equals + 1, *end = text.data() + text.size();
   const auto read = std::from_chars(begin, end, hook.value);
-  check(read.ec == std::errc() && read.ptr == end && std::isfinite(hook.value), "the hook '", text, "' has no number behind the '='.");
+  check(read.ec == std::errc() && read.ptr == end && std::isfinite(hook.value), "the hook '", text,
+        "' has no number behind the '='.");
   check(hook.kind == "scale" || hook.value > 0, "the number of the hook '", text, "' must be above 0.");
   return hook;
 }
@@ -83,7 +86,8 @@ Watch::Watch(nn::Module& module, const std::vector<HookSpec>& specs, Probe& prob
   for (const HookSpec& spec : specs)
     for (const auto& parameter : module.named_parameters())
       handles_.push_back(parameter.value().register_hook(
-          [this, name = spec.name(), tensor = parameter.key(), change = make(spec, parameter.key())](const Tensor& g) {
+          [this, name = spec.name(), tensor = parameter.key(),
+           change = make(spec, parameter.key())](const Tensor& g) {
             const Probe::HookScope scope(probe_, name, tensor, g);
             return change(g);
           },

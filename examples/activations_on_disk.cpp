@@ -49,7 +49,7 @@ int main() {
   }
   fs::remove_all(folder);
   const bool same = gradients(*net).equal(wanted);
-  std::printf("%lld bytes waited on the disk, %lld are left; %s gradients\n", static_cast<long long>(waiting), static_cast<long long>(left),
-              same ? "the same" : "other");
+  std::printf("%lld bytes waited on the disk, %lld are left; %s gradients\n", static_cast<long long>(waiting),
+              static_cast<long long>(left), same ? "the same" : "other");
   return same && waiting > 1'000'000 && left == 0 ? 0 : 1;
 }

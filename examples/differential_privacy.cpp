@@ -23,7 +23,8 @@ int main() {
   optim::SGD optimizer(net->parameters(), 0.5);
   double largest_before = 0, largest_after = 0;
   for (int step = 0; step < 60; ++step) {
-    const Tensor rows = randperm(count).narrow(0, 0, 64), bx = x.index_select(0, rows), by = y.index_select(0, rows);
+    const Tensor rows = randperm(count).narrow(0, 0, 64), bx = x.index_select(0, rows),
+                 by = y.index_select(0, rows);
     Tensor norms;
     {
       hooks::PerSampleNorms per_sample(*net);
@@ -36,14 +37,15 @@ int main() {
 
     optimizer.zero_grad();
     std::vector<ScopedHook> noisy;
-    for (HookHandle& handle : hooks::attach(net->parameters(), hooks::Noise{noise * limit / 64})) noisy.emplace_back(handle);
+    for (HookHandle& handle : hooks::attach(net->parameters(), hooks::Noise{noise * limit / 64}))
+      noisy.emplace_back(handle);
     const Tensor losses = cross_entropy(net(bx), by, {}, Reduce::none);
     (losses * weight).mean().backward();
     optimizer.step();
   }
   const NoGradGuard no_grad;
   const double right = net(x).argmax(1).eq(label).to(kFloat32).mean().item<double>();
-  std::printf("largest gradient of one example: %.2f, clipped to %.2f; %.1f %% of the true labels found\n", largest_before, largest_after,
-              100 * right);
+  std::printf("largest gradient of one example: %.2f, clipped to %.2f; %.1f %% of the true labels found\n",
+              largest_before, largest_after, 100 * right);
   return largest_before > limit && largest_after <= limit * 1.0001 && right > 0.9 ? 0 : 1;
 }

@@ -45,16 +45,20 @@ Result train(const dist::ProcessGroup& group, Register register_hook) {
 bool compare(const dist::ProcessGroup& group) {
   const auto plain = train(group, [](auto& model) { model.register_comm_hook(dist::hooks::allreduce); });
   const auto half = train(group, [](auto& model) { model.register_comm_hook(dist::hooks::fp16_compress); });
-  const auto eighth = train(group, [](auto& model) { model.register_comm_hook(dist::hooks::quantize_per_channel); });
+  const auto eighth =
+      train(group, [](auto& model) { model.register_comm_hook(dist::hooks::quantize_per_channel); });
   const auto thin = train(group, [&](auto& model) {
-    model.register_comm_hook(std::make_shared<dist::hooks::PowerSGDState>(dist::hooks::PowerSGDOptions{.matrix_approximation_rank = 4, .start_powerSGD_iter = 10}),
+    model.register_comm_hook(std::make_shared<dist::hooks::PowerSGDState>(dist::hooks::PowerSGDOptions{
+                                 .matrix_approximation_rank = 4, .start_powerSGD_iter = 10}),
                              dist::hooks::power_sgd);
   });
   if (group.rank() == 0)
-    for (const auto& [name, r] : {std::pair("32 bits", plain), {"16 bits", half}, {"8 bits", eighth}, {"PowerSGD", thin}})
-      std::printf("%-9s  %8llu bytes per rank, loss %.4f\n", name, static_cast<unsigned long long>(r.bytes), r.loss);
-  return half.bytes < plain.bytes && eighth.bytes < half.bytes && thin.bytes < half.bytes && std::abs(half.loss - plain.loss) < 0.02 &&
-         thin.loss < 0.2;
+    for (const auto& [name, r] :
+         {std::pair("32 bits", plain), {"16 bits", half}, {"8 bits", eighth}, {"PowerSGD", thin}})
+      std::printf("%-9s  %8llu bytes per rank, loss %.4f\n", name, static_cast<unsigned long long>(r.bytes),
+                  r.loss);
+  return half.bytes < plain.bytes && eighth.bytes < half.bytes && thin.bytes < half.bytes &&
+         std::abs(half.loss - plain.loss) < 0.02 && thin.loss < 0.2;
 }
 
 }  // namespace
@@ -62,8 +66,9 @@ bool compare(const dist::ProcessGroup& group) {
 int main() {
   bool good = true;
   if (dist::launched_by_mpi()) good = compare(dist::init());
-  else dist::run_threads(2, [&](const dist::ProcessGroup& group) {
-    if (const bool mine = compare(group); group.rank() == 0) good = mine;
-  });
+  else
+    dist::run_threads(2, [&](const dist::ProcessGroup& group) {
+      if (const bool mine = compare(group); group.rank() == 0) good = mine;
+    });
   return good ? 0 : 1;
 }

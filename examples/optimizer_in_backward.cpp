@@ -24,7 +24,8 @@ Result train(bool in_backward) {
     result.most_gradients = std::max(result.most_gradients, defined);
   };
   // Registered first, so it sees each gradient before the optimiser has used it up.
-  for (const Tensor& p : net->parameters()) p.register_post_accumulate_grad_hook([&](const Tensor&) { count(); });
+  for (const Tensor& p : net->parameters())
+    p.register_post_accumulate_grad_hook([&](const Tensor&) { count(); });
   std::optional<optim::StepInBackward> stepping;
   if (in_backward) stepping.emplace(optimizer);
 
@@ -43,7 +44,7 @@ Result train(bool in_backward) {
 int main() {
   const Result after = train(false), inside = train(true);
   const bool same = inside.weights.equal(after.weights);
-  std::printf("gradients alive at once: %d with a step after the pass, %d with steps inside it; %s bits\n", after.most_gradients,
-              inside.most_gradients, same ? "the same" : "other");
+  std::printf("gradients alive at once: %d with a step after the pass, %d with steps inside it; %s bits\n",
+              after.most_gradients, inside.most_gradients, same ? "the same" : "other");
   return same && inside.most_gradients == 1 ? 0 : 1;
 }

@@ -243,9 +243,10 @@
       const k = Math.min(box.clientWidth / width, box.clientHeight / height) * .97;
       svg.call(zoom.transform, d3.zoomIdentity.translate((box.clientWidth - width * k) / 2, (box.clientHeight - height * k) / 2).scale(k));
     };
-    // At first the top at a size at which names can be read.
+    // At first everything, unless that would be too small to read: then the top of it.
     const start = () => {
-      const k = Math.max(Math.min(box.clientWidth / width, box.clientHeight / height), Math.min(.62, box.clientWidth / width * 3));
+      if (Math.min(box.clientWidth / width, box.clientHeight / height) > .4) return whole_();
+      const k = Math.min(.55, box.clientWidth / width * 3);
       svg.call(zoom.transform, d3.zoomIdentity.translate((box.clientWidth - width * k) / 2, 12).scale(k));
     };
     zoomTools(box, factor => svg.call(zoom.scaleBy, factor), whole_);
