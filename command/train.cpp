@@ -76,8 +76,6 @@ int train(TrainOptions options, const CLI::App& flags) {
   if (options.resume) options = resumed(options, flags);
   for (const std::string& hook : options.hooks)
     if (hook != "none") HookSpec::parse(hook);
-  check(options.ranks == 1 || options.mode == "eager", "--mode compiled trains on one rank; with --ranks ",
-        options.ranks, " use --mode eager.");
   check(options.batch % options.ranks == 0, "--batch ", options.batch, " cannot be shared evenly by ",
         options.ranks, " ranks.");
   const bool is_rank = dist::launched_by_mpi();

@@ -5,7 +5,7 @@
   const runs = data.runs;
   const byId = id => document.getElementById(id);
   const colour = i => `var(--run${i % 5})`;
-  const whole = d3.format(",.0f"), short = d3.format(".3~s"), percent = x => d3.format(".2f")(100 * x) + " %";
+  const whole = d3.format(",.0f"), short = d3.format(".3~g"), percent = x => d3.format(".2f")(100 * x) + " %";
   const modeOf = run => run.info.options.ranks > 1 ? `${run.info.options.ranks} ranks` : run.info.options.mode;
   const results = run => run.info.results || {};
 
@@ -107,6 +107,12 @@
   // Runs that agree to the bit lie on top of each other: later ones are drawn thinner and dashed, so that all are seen.
   const strokes = i => ({ width: [4.5, 2, 2, 2, 2][i % 5], dash: ["", "5 4", "", "2 3", ""][i % 5], opacity: i ? 1 : .55 });
 
+  // 1, 2 and 5 times the powers of ten; d3 labels every digit or none.
+  function niceLogTicks(low, high) {
+    const all = d3.merge(d3.range(Math.floor(Math.log10(low)), Math.ceil(Math.log10(high)) + 1).map(e => [1, 2, 5].map(m => +(m * Math.pow(10, e)).toPrecision(1))));
+    return all.filter(v => v >= low && v <= high);
+  }
+
   function lossChart(svg, width) {
     const height = 320, box = { left: 40, right: width - 12, top: 10, bottom: height - 42 };
     const shown = runs.map((run, i) => ({ run, i })).filter(({ run, i }) => !hidden.has(i) && run.curve.step.length);
@@ -114,8 +120,8 @@
     const smoothed = shown.map(({ run }) => smooth(run.curve.loss));
     const x = d3.scaleLinear().domain([0, d3.max(shown, s => d3.max(s.run.curve.step))]).range([box.left, box.right]);
     const top = d3.max(smoothed, s => d3.max(s)), low = d3.min(smoothed, s => d3.min(s));
-    const y = d3.scaleLinear().domain([Math.min(0, low), top]).nice().range([box.bottom, box.top]).clamp(true);
-    axes(svg, x, y, box, { x: "step" });
+    const y = (low > 0 ? d3.scaleLog() : d3.scaleLinear()).domain([low > 0 ? low * .8 : low, top * 1.1]).range([box.bottom, box.top]).clamp(true);
+    axes(svg, x, y, box, { x: "step" }, low > 0 ? a => a.tickValues(niceLogTicks(low * .8, top * 1.1)).tickFormat(d3.format("~g")) : undefined);
     shown.forEach(({ run, i }, k) => {
       const line = values => d3.line().x((_, j) => x(run.curve.step[j])).y(v => y(v))(values);
       svg.append("path").attr("d", line(run.curve.loss)).attr("fill", "none").attr("stroke", colour(i)).attr("opacity", .13);
@@ -342,7 +348,7 @@
         const x = transform.rescaleX(x0);
         bars.attr("x", d => x(d.s.begin - shown.start)).attr("width", d => Math.max(1.2, x(d.s.end - shown.start) - x(d.s.begin - shown.start)));
         labels.attr("x", d => x(d.s.begin - shown.start) + 5).attr("visibility", d => x(d.s.end) - x(d.s.begin) > d.s.name.length * 7 + 8 ? "visible" : "hidden");
-        axis.call(d3.axisBottom(x).ticks(Math.max(3, width / 110)).tickSize(4).tickFormat(v => v >= 10000 ? `${v / 1000} ms` : `${v} µs`));
+        axis.call(d3.axisBottom(x).ticks(Math.max(3, width / 110)).tickSize(4).tickFormat(v => x.domain()[1] - x.domain()[0] > 5000 ? `${v / 1000} ms` : `${v} µs`));
       };
       zoom = d3.zoom().scaleExtent([1, 400]).extent([[scale.left, 0], [scale.right, bottom]]).translateExtent([[scale.left, 0], [scale.right, bottom]])
         .filter(() => d3.event.type !== "wheel" || d3.event.ctrlKey || document.activeElement === box)

@@ -4,6 +4,7 @@
     check_report.py BUILD                      BUILD holds command/grapnel
     check_report.py BUILD --shots FOLDER [PAGE]  also takes pictures, of PAGE if given
 """
+import base64
 import pathlib
 import subprocess
 import sys
@@ -106,12 +107,14 @@ def fits(driver):
         yield f"{small} buttons are too small for a finger"
 
 
-def shots(driver, folder, name, clip_height):
+def shot(driver, folder, name, height):
+    """The upper part of the page, small enough to be kept with the documents."""
     width = driver.execute_script("return innerWidth")
-    full = driver.execute_script("return document.documentElement.scrollHeight")
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
-                           {"width": width, "height": min(full, clip_height), "deviceScaleFactor": 1, "mobile": False})
-    driver.save_screenshot(str(folder / f"{name}.png"))
+    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 0.75}
+    for kind in "webp", "png":
+        taken = driver.execute_cdp_cmd("Page.captureScreenshot", {"format": kind, "clip": clip, "captureBeyondViewport": True,
+                                                                  **({"quality": 75} if kind == "webp" else {})})
+        (folder / f"{name}.{kind}").write_bytes(base64.b64decode(taken["data"]))
 
 
 def make_runs(grapnel, folder):
@@ -139,7 +142,7 @@ def main():
             results += [list(errors(wide)), list(drawn(wide, runs)), [] if given else list(keyboard(wide)), list(errors(wide))]
             if len(sys.argv) > 3:
                 open_page(wide, page)
-                shots(wide, pathlib.Path(sys.argv[3]), "report-wide", 6000)
+                shot(wide, pathlib.Path(sys.argv[3]), "report-wide", 2960)
         finally:
             wide.quit()
         narrow = browser(NARROW)
@@ -147,7 +150,7 @@ def main():
             open_page(narrow, page)
             results += [list(errors(narrow)), list(drawn(narrow, runs)), list(fits(narrow))]
             if len(sys.argv) > 3:
-                shots(narrow, pathlib.Path(sys.argv[3]), "report-narrow", 9000)
+                shot(narrow, pathlib.Path(sys.argv[3]), "report-narrow", 2200)
         finally:
             narrow.quit()
     for problem in sum(results, []):
