@@ -143,6 +143,13 @@ def two_ranks_train_and_write_two_timelines(work):
 
 
 @test
+def two_ranks_have_the_same_bits_eager_and_compiled(work):
+    runs = [train(work, mode, "--ranks", 2, "--mode", mode, "--steps", 10)[2] for mode in ("eager", "compiled")]
+    assert results(runs[0])["weights"] == results(runs[1])["weights"]
+    assert losses(runs[0]) == losses(runs[1])
+
+
+@test
 def ctrl_c_saves_and_tells_how_to_go_on(work):
     status, complaint = interrupt(work, "stopped", [signal.SIGINT])
     assert status == 130, (status, complaint)

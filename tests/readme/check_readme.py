@@ -10,7 +10,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CODE = re.compile(r"^```cpp\n(.*?)^```$", re.M | re.S)
-BLOCK = re.compile(r"^```.*?^```$|^ {4}[^\n]*$|`[^`\n]+`", re.M | re.S)  # fenced, indented, or in a sentence
+BLOCK = re.compile(r"<!--.*?-->|^```.*?^```$|^ {4}[^\n]*$|`[^`\n]+`", re.M | re.S)  # unseen, fenced, indented, or in a sentence
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 
 
