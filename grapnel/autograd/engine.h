@@ -90,4 +90,7 @@ class StrongBackward {
 };
 
 }  // namespace autograd
+
+using autograd::queue_callback;
+
 }  // namespace grapnel

@@ -51,5 +51,6 @@ HookHandle register_multi_post_accumulate_grad_hook(const variable_list& leaves,
 /// What is registered on a tensor (for a leaf: on its accumulate node, too) or on a node, in firing order.
 std::vector<HookInfo> hooks_of(const Tensor& tensor);
 std::vector<HookInfo> hooks_of(const Node& node);
+inline std::vector<HookInfo> hooks_of(const NodePtr& node) { return node ? hooks_of(*node) : std::vector<HookInfo>(); }
 
 }  // namespace grapnel

@@ -115,6 +115,8 @@ class DisableSavedTensorHooks {
 
 }  // namespace autograd
 
+using autograd::SavedTensorHooks;
+
 /// The thread's ambient saved-tensor hooks; a pass carries those of its caller to whatever thread runs it.
 struct SavedHookStack {
   std::vector<SavedTensorHookPair> pairs;

@@ -128,9 +128,14 @@ class DataParallelModule : public nn::Module {
     std::string name = detail::hook_name<F>(options);
     set_hook({std::move(name), [f = std::make_shared<D>(std::forward<F>(hook))](GradBucket& bucket) { return std::invoke(*f, bucket); }});
   }
+  /// As PyTorch spells it: no state.
+  template <class F>
+  void register_comm_hook(std::nullptr_t, F&& hook, CommHookOptions options = {}) {
+    register_comm_hook(std::forward<F>(hook), std::move(options));
+  }
   /// The state is a std::shared_ptr, a std::ref or a value to be moved in. It belongs to this rank.
   template <class S, class F>
-    requires(!std::same_as<std::decay_t<F>, CommHookOptions>)
+    requires(!std::same_as<std::decay_t<F>, CommHookOptions> && !std::same_as<std::decay_t<S>, std::nullptr_t>)
   void register_comm_hook(S&& state, F&& hook, CommHookOptions options = {}) {
     using D = std::decay_t<F>;
     using State = typename detail::StateOf<S>::Type;

@@ -79,7 +79,7 @@ struct BackwardCall::Record {
 
   ListHookResult run_pre(const HookList<BackwardPreHook>::Entry& e, const variable_list& slots) const {
     if (e.stopped.load(std::memory_order_acquire)) return std::nullopt;
-    const std::string label = e.describe(nn::name(ModuleHookKind::full_backward_pre));
+    const std::string label = e.describe(grapnel::name(HookKind::full_backward_pre));
     ListHookResult result = e.hook.call(get(label), results.spread(slots));
     if (!result) return std::nullopt;
     return checked(std::move(*result), results, label, "result");
@@ -89,7 +89,7 @@ struct BackwardCall::Record {
     PassState& pass = state();
     // A pass that reaches the arguments from inside the module only, such as a second-order one, is none of the hook's business.
     if (!pass.entered || e.stopped.load(std::memory_order_acquire)) return std::nullopt;
-    const std::string label = e.describe(nn::name(ModuleHookKind::full_backward));
+    const std::string label = e.describe(grapnel::name(HookKind::full_backward));
     ListHookResult result = e.hook.call(get(label), arguments.spread(slots), pass.grad_output);
     if (last && late_hooks.empty()) pass.grad_output.clear();
     if (!result) return std::nullopt;
@@ -129,7 +129,7 @@ struct BackwardCall::Record {
     pass.parameter_hooks.clear();
     for (const auto& e : late_hooks) {
       if (e->stopped.load(std::memory_order_acquire)) continue;
-      const std::string label = e->describe(nn::name(ModuleHookKind::full_backward));
+      const std::string label = e->describe(grapnel::name(HookKind::full_backward));
       check(!e->hook.call(get(label), grad_input, grad_output), "the ", label, " of ", name,
             " returned gradients, but it fires after the parameters were updated, when they can no longer be changed.\n"
             "Return nothing, or register it without after_parameters.");

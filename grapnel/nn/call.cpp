@@ -43,7 +43,7 @@ class ForwardCall {
 
  private:
   void warn_about(const HookList<ForwardHook>::Entry& e, const char* what) const {
-    base::warn(str("the ", e.describe(name(ModuleHookKind::forward)), " of ", module_.name(), " failed after another error had ended the call: ", what));
+    base::warn(str("the ", e.describe(grapnel::name(HookKind::forward)), " of ", module_.name(), " failed after another error had ended the call: ", what));
   }
 
   const ModuleHooks& global_ = global_module_hooks();

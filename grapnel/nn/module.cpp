@@ -252,32 +252,18 @@ ModuleHooks& global_module_hooks() {
   return hooks;
 }
 
-std::string_view name(ModuleHookKind kind) {
-  switch (kind) {
-    case ModuleHookKind::forward_pre: return "forward pre-hook";
-    case ModuleHookKind::forward: return "forward hook";
-    case ModuleHookKind::full_backward_pre: return "full backward pre-hook";
-    case ModuleHookKind::full_backward: return "full backward hook";
-    case ModuleHookKind::state_dict_pre: return "state_dict pre-hook";
-    case ModuleHookKind::state_dict_post: return "state_dict post-hook";
-    case ModuleHookKind::load_state_dict_pre: return "load_state_dict pre-hook";
-    case ModuleHookKind::load_state_dict_post: return "load_state_dict post-hook";
-  }
-  return "hook";
-}
-
 void Module::remove_hook(uint64_t id) {
-  ModuleHooks::for_each_list(hooks_, [&](ModuleHookKind, auto& list) { list.remove(id); });
+  ModuleHooks::for_each_list(hooks_, [&](HookKind, auto& list) { list.remove(id); });
 }
 void Module::clear_hooks() {
-  ModuleHooks::for_each_list(hooks_, [&](ModuleHookKind, auto& list) { list.clear(); });
+  ModuleHooks::for_each_list(hooks_, [&](HookKind, auto& list) { list.clear(); });
 }
 
-std::vector<ModuleHookInfo> hooks_of(const Module& module) {
-  std::vector<ModuleHookInfo> out;
-  ModuleHooks::for_each_list(module.hooks(), [&](ModuleHookKind kind, const auto& list) {
+std::vector<HookInfo> hooks_of(const Module& module) {
+  std::vector<HookInfo> out;
+  ModuleHooks::for_each_list(module.hooks(), [&](HookKind kind, const auto& list) {
     if (const auto entries = list.snapshot())
-      for (const auto& e : *entries) out.push_back({e->id, kind, e->name, str(e->site.file_name(), ":", e->site.line())});
+      for (const auto& e : *entries) out.push_back({e->id, kind, 0, e->name, str(e->site.file_name(), ":", e->site.line())});
   });
   return out;
 }

@@ -195,7 +195,7 @@ class Module : public std::enable_shared_from_this<Module> {
 /// The module and everything below it, one line each.
 std::ostream& operator<<(std::ostream& stream, const Module& module);
 /// What is registered on a module, kind by kind in firing order.
-std::vector<ModuleHookInfo> hooks_of(const Module& module);
+std::vector<HookInfo> hooks_of(const Module& module);
 
 // --- Hooks on registration, for every module: (Module&, const std::string& name, value); a returned value replaces it ---------
 

@@ -52,26 +52,6 @@ struct BackwardHookOptions {
   std::source_location site = std::source_location::current();
 };
 
-enum class ModuleHookKind : uint8_t {
-  forward_pre,
-  forward,
-  full_backward_pre,
-  full_backward,
-  state_dict_pre,
-  state_dict_post,
-  load_state_dict_pre,
-  load_state_dict_post,
-};
-std::string_view name(ModuleHookKind kind);
-
-/// One registered hook, for listing.
-struct ModuleHookInfo {
-  uint64_t id = 0;
-  ModuleHookKind kind = ModuleHookKind::forward_pre;
-  std::string name;
-  std::string site;
-};
-
 // --- Hooks as the library calls them -------------------------------------------------------------------------------------
 
 /// Replaces the arguments in place.
@@ -118,14 +98,14 @@ struct ModuleHooks {
   bool on_calls() const { return !forward_pre.empty() || !forward.empty() || !backward_pre.empty() || !backward.empty(); }
   template <class Fn>
   static void for_each_list(auto& self, Fn&& fn) {
-    fn(ModuleHookKind::forward_pre, self.forward_pre);
-    fn(ModuleHookKind::forward, self.forward);
-    fn(ModuleHookKind::full_backward_pre, self.backward_pre);
-    fn(ModuleHookKind::full_backward, self.backward);
-    fn(ModuleHookKind::state_dict_pre, self.state_dict_pre);
-    fn(ModuleHookKind::state_dict_post, self.state_dict_post);
-    fn(ModuleHookKind::load_state_dict_pre, self.load_pre);
-    fn(ModuleHookKind::load_state_dict_post, self.load_post);
+    fn(HookKind::forward_pre, self.forward_pre);
+    fn(HookKind::forward, self.forward);
+    fn(HookKind::full_backward_pre, self.backward_pre);
+    fn(HookKind::full_backward, self.backward);
+    fn(HookKind::state_dict_pre, self.state_dict_pre);
+    fn(HookKind::state_dict_post, self.state_dict_post);
+    fn(HookKind::load_state_dict_pre, self.load_pre);
+    fn(HookKind::load_state_dict_post, self.load_post);
   }
 };
 ModuleHooks& global_module_hooks();

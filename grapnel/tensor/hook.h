@@ -35,7 +35,26 @@ using variable_list = std::vector<Tensor>;
 /// | post_accumulate | a leaf's `grad` was updated            | the leaf                        | no             |
 /// | node_post       | after a node ran                       | gradients of inputs and outputs | yes            |
 /// | end_of_pass     | after the last node of the pass        | nothing                         | no             |
-enum class HookKind : uint8_t { tensor, retain_grad, capture, node_pre, unpack, post_accumulate, node_post, end_of_pass };
+///
+/// Modules have kinds of their own, which fire around calls of forward, the backward pass of a call, and saving and loading.
+enum class HookKind : uint8_t {
+  tensor,
+  retain_grad,
+  capture,
+  node_pre,
+  unpack,
+  post_accumulate,
+  node_post,
+  end_of_pass,
+  forward_pre,
+  forward,
+  full_backward_pre,
+  full_backward,
+  state_dict_pre,
+  state_dict_post,
+  load_state_dict_pre,
+  load_state_dict_post,
+};
 std::string_view name(HookKind kind);
 
 /// One registered hook, for listing.

@@ -76,6 +76,14 @@ std::string_view name(HookKind kind) {
     case HookKind::post_accumulate: return "post-accumulate hook";
     case HookKind::node_post: return "node post-hook";
     case HookKind::end_of_pass: return "end-of-pass callback";
+    case HookKind::forward_pre: return "forward pre-hook";
+    case HookKind::forward: return "forward hook";
+    case HookKind::full_backward_pre: return "full backward pre-hook";
+    case HookKind::full_backward: return "full backward hook";
+    case HookKind::state_dict_pre: return "state_dict pre-hook";
+    case HookKind::state_dict_post: return "state_dict post-hook";
+    case HookKind::load_state_dict_pre: return "load_state_dict pre-hook";
+    case HookKind::load_state_dict_post: return "load_state_dict post-hook";
   }
   return "";
 }

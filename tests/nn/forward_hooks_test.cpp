@@ -267,10 +267,10 @@ TEST_CASE("hooks of a module can be listed by kind, name and place, and cleared"
   m->register_full_backward_hook([](Module&, const variable_list&, const variable_list&) {});
   const auto infos = hooks_of(*m);
   REQUIRE(infos.size() == 2);
-  CHECK(infos[0].kind == nn::ModuleHookKind::forward);
+  CHECK(infos[0].kind == HookKind::forward);
   CHECK(infos[0].name == "log");
   CHECK(infos[0].site.find("forward_hooks_test.cpp:") != std::string::npos);
-  CHECK(infos[1].kind == nn::ModuleHookKind::full_backward);
+  CHECK(infos[1].kind == HookKind::full_backward);
   m->remove_hook(infos[0].id);
   CHECK(hooks_of(m).size() == 1);
   m->clear_hooks();
