@@ -185,9 +185,10 @@ class Engine {
         continue;
       }
       lock.unlock();
-      // Polling is work for the cores that compute, so it backs off. A thread that naps is woken at once, ahead of those that compute; one
-      // that only yields would wait for them to use up their time.
-      if (++idle_rounds > kSpins) std::this_thread::sleep_for(std::chrono::microseconds(std::min(5 + (idle_rounds - kSpins) / 8, 100)));
+      // Polling takes time from the threads that compute, so it backs off, unless one of them waits for the result anyway. A thread that naps is
+      // woken at once, ahead of those that compute; one that only yields would wait for them to use up their time.
+      if (detail::waiting_threads.load(std::memory_order_relaxed) > 0) std::this_thread::yield();
+      else if (++idle_rounds > kSpins) std::this_thread::sleep_for(std::chrono::microseconds(std::min(5 + (idle_rounds - kSpins) / 8, 100)));
     }
     // What is left under way belongs to groups that failed; with all ranks alive MPI can still be ended.
     if (!timed_out_) transport_->disconnect();

@@ -3,6 +3,15 @@
 namespace grapnel::dist::detail {
 
 thread_local std::function<void()>* progress_while_waiting = nullptr;
+std::atomic<int> waiting_threads{0};
+
+namespace {
+struct CountedWait {
+  CountedWait() { ++waiting_threads; }
+  ~CountedWait() { --waiting_threads; }
+  Executor::Waiting in_executor;
+};
+}  // namespace
 
 bool FutureState::done() const {
   std::lock_guard lock(mutex_);
@@ -20,7 +29,7 @@ void FutureState::wait() const {
     while (!done()) (*progress_while_waiting)();
     return;
   }
-  Executor::Waiting waiting;
+  const CountedWait waiting;
   std::unique_lock lock(mutex_);
   arrived_.wait(lock, [&] { return done_; });
 }
@@ -31,7 +40,7 @@ bool FutureState::wait_for(std::chrono::milliseconds time) const {
     while (!done() && std::chrono::steady_clock::now() < until) (*progress_while_waiting)();
     return done();
   }
-  Executor::Waiting waiting;
+  const CountedWait waiting;
   std::unique_lock lock(mutex_);
   return arrived_.wait_until(lock, until, [&] { return done_; });
 }

@@ -8,6 +8,7 @@
 /// executor: see Note [Callbacks run one at a time] in executor.h. Attached to a Future that is complete, a callback runs at once.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -77,6 +78,8 @@ struct TypedState final : FutureState {
   std::optional<T> value;
 };
 
+/// How many threads wait for a Future: as many cores are free for whoever drives the communication.
+extern std::atomic<int> waiting_threads;
 /// Called again and again while a thread waits; set where nobody else drives the communication.
 extern thread_local std::function<void()>* progress_while_waiting;
 

@@ -19,6 +19,9 @@ namespace grapnel::dist {
 
 namespace {
 
+/// Long sums are made in pieces that are summed while they are in the cache, several under way at a time.
+constexpr int64_t kPieceBytes = 256 * 1024;
+
 void check_mpi(int code, const char* what) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = {};
@@ -284,9 +287,11 @@ class Transport final : public MpiTransport {
   void all_reduce(MPI_Comm comm, const MpiOperation& operation, Pending& pending) const {
     const Call& call = operation.call;
     char* data = static_cast<char*>(operation.output);
-    for (int64_t at = 0; at < call.count || at == 0; at += largest_) {
-      const int count = static_cast<int>(std::min(largest_, call.count - at));
-      check_mpi(MPI_Iallreduce(MPI_IN_PLACE, data + at * static_cast<int64_t>(element_size(call.dtype)), count, type_of(call.dtype), op_of(call.dtype, call.op), comm,
+    const auto size = static_cast<int64_t>(element_size(call.dtype));
+    const int64_t most = std::min(largest_, kPieceBytes / size);
+    for (int64_t at = 0; at < call.count || at == 0; at += most) {
+      const int count = static_cast<int>(std::min(most, call.count - at));
+      check_mpi(MPI_Iallreduce(MPI_IN_PLACE, data + at * size, count, type_of(call.dtype), op_of(call.dtype, call.op), comm,
                                &next_request(pending)), "MPI_Iallreduce");
       if (call.count == 0) return;
     }
