@@ -29,6 +29,7 @@
 #include "grapnel/io/safetensors.h"
 #include "grapnel/nn/nn.h"
 #include "grapnel/ops/autocast.h"
+#include "grapnel/ops/compiled_args.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/generator.h"

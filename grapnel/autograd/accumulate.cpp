@@ -4,6 +4,7 @@
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/visit.h"
+#include "grapnel/ops/compiled_args.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/loop_nest.h"
@@ -91,8 +92,20 @@ void AccumulateGrad::accumulate(Grads& grads, bool seed_is_callers) {
   // Nothing to add: then grad() is not written and no hook may claim that it was.
   if (!grads[0].defined() || !leaf_.impl().requires_grad) return;
   engine::journal_leaf_write(leaf_);
+  if (AnomalyMode::should_check_nan()) [[unlikely]]
+    anomaly::check_existing_grad(leaf_, find_meta(leaf_)->grad);
   write(grads[0], seed_is_callers);
   run_post_accumulate_hooks();
+}
+
+void AccumulateGrad::record_post_accumulate_hook(const HookEntry& entry, PostAccumulateGradHook& hook) {
+  auto call = [&]() -> variable_list {
+    SwapSavedVariables saved;
+    hook.apply_with_saved(leaf_, saved);
+    return {leaf_.grad()};
+  };
+  Tensor grad = std::move(visit::call_hook(entry, HookKind::post_accumulate, {leaf_, leaf_.grad()}, call)[0]);
+  if (!grad.is_same(leaf_.grad())) leaf_.set_grad(std::move(grad));
 }
 
 void AccumulateGrad::run_post_accumulate_hooks() {
@@ -100,10 +113,11 @@ void AccumulateGrad::run_post_accumulate_hooks() {
   if (!table) return;
   const HookTable::Reader reader(table->lists());
   for (const HookEntry& entry : reader.value().post_accumulate) {
-    if (!entry.hook->opaque()) record::before_user_code();
     {
       const visit::RunningHook running(entry.label, HookKind::post_accumulate);
-      (*static_cast<PostAccumulateGradHook*>(entry.hook.get()))(leaf_);
+      auto& hook = *static_cast<PostAccumulateGradHook*>(entry.hook.get());
+      if (record::active()) record_post_accumulate_hook(entry, hook);
+      else hook(leaf_);
     }
     if (AnomalyMode::should_check_nan())
       anomaly::check_hook_result(find_meta(leaf_)->grad, *this, entry.label, HookKind::post_accumulate);

@@ -27,6 +27,7 @@ class AccumulateGrad final : public Node {
  private:
   void write(Tensor& grad, bool seed_is_callers);
   void run_post_accumulate_hooks();
+  void record_post_accumulate_hook(const HookEntry& entry, PostAccumulateGradHook& hook);
 
   Tensor leaf_;
 };

@@ -4,6 +4,8 @@
 
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/ops/functions.h"
+#include "grapnel/ops/invoke.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel {
 
@@ -38,13 +40,54 @@ std::string trace(const Node& node) {
   return text;
 }
 
-void check_node_result(const Grads& outputs, const Node& node) {
-  for (size_t i = 0; i < outputs.size(); ++i)
-    if (has_nan(outputs[i])) fail("anomaly: the backward of ", node.name(), " returned NaN in output ", i, " of ", node.name(), ".\n", trace(node));
+void require_no_nan(const Tensor& t, std::function<std::string()> message) {
+  if (!t.defined() || !is_floating(t.dtype())) return;
+  if (!record::active()) {
+    if (has_nan(t)) fail(message());
+    return;
+  }
+  NoGradGuard no_grad;
+  invoke_detail::call(
+      invoke_detail::Kind::effect,
+      [message = std::move(message)](const variable_list& x) {
+        if (has_nan(x[0])) fail(message());
+        return variable_list();
+      },
+      {t.detach()}, 0);
+}
+
+std::string describe_leaf(const Tensor& leaf) {
+  const std::string name = leaf.name();
+  return str("the parameter ", name.empty() ? "" : "'", name, name.empty() ? "" : "' ", "of shape ", leaf.shape());
+}
+
+void check_node_result(const Tensor& output, const Node& node, size_t i, std::string what) {
+  require_no_nan(output, [i, what = std::move(what), held = NodePtr(const_cast<Node*>(&node))] {
+    return str("anomaly: the backward of ", held->name(), " returned NaN in output ", i, " of ", held->name(), what.empty() ? "" : ", ", what,
+               ".\n", trace(*held));
+  });
+}
+
+void check_existing_grad(const Tensor& leaf, const Tensor& grad) {
+  require_no_nan(grad, [leaf] {
+    return str("anomaly: grad() of ", describe_leaf(leaf),
+               " already holds NaN, so what this pass adds to it would be lost.\n"
+               "Clear it first: reset_grad(), or zero_grad() of the optimiser.");
+  });
+}
+
+void check_result(const Tensor& result, size_t i) {
+  require_no_nan(result, [i, shape = result.defined() ? result.shape() : Shape()] {
+    return str("anomaly: result ", i, " of grad(), of shape ", shape,
+               ", holds NaN.\nIt comes from the gradients that grad() was given, or from a hook.");
+  });
 }
 
 void check_hook_result(const Tensor& result, const Node& node, const HookLabel& label, HookKind kind) {
-  if (has_nan(result)) fail("anomaly: NaN in what the ", describe(label, kind), " left for ", node.name(), ".\n", trace(node));
+  require_no_nan(result, [label, kind, held = NodePtr(const_cast<Node*>(&node))] {
+    return str("anomaly: NaN in what the ", describe(label, kind), " left for ", held->name(), ".\n",
+               trace(*held));
+  });
 }
 
 }  // namespace anomaly

@@ -66,6 +66,7 @@ class OwnedPreHook final : public NodePreHook {
   explicit OwnedPreHook(std::unique_ptr<FunctionPreHook> hook) : hook_(std::move(hook)) {}
   ListHookResult call(const variable_list& grad_outputs) override { return (*hook_)(grad_outputs); }
   void compiled_args(CompiledNodeArgs& args) const override { hook_->compiled_args(args); }
+  const std::type_info& type() const override { return hook_->type(); }
 
  private:
   std::unique_ptr<FunctionPreHook> hook_;
@@ -77,6 +78,7 @@ class OwnedPostHook final : public NodePostHook {
     return (*hook_)(grad_inputs, grad_outputs);
   }
   void compiled_args(CompiledNodeArgs& args) const override { hook_->compiled_args(args); }
+  const std::type_info& type() const override { return hook_->type(); }
 
  private:
   std::unique_ptr<FunctionPostHook> hook_;

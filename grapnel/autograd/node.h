@@ -52,9 +52,7 @@ class Node {
   virtual void release_saved() {}
   /// Whether the formula is the user's; its exceptions pass through untouched.
   virtual bool is_user_code() const { return false; }
-  /// Describes the node for the key of a compiled pass. The default is right for nodes whose work is traced.
-  virtual void compiled_args(CompiledNodeArgs&) {}
-  /// Runs the node on the values of a recording.
+  /// Runs the node in a recording, on pending gradients. `saved` can put stand-ins in the place of members for the time of the call.
   virtual Grads apply_with_saved(Grads grads, SwapSavedVariables&) { return apply(std::move(grads)); }
 
   bool is_accumulate() const { return accumulate_; }
@@ -151,7 +149,7 @@ class CallableNodePreHook final : public NodePreHook {
     return list_result([&]() -> decltype(auto) { return std::invoke(f_, grad_outputs); });
   }
   void compiled_args(CompiledNodeArgs& args) const override {
-    if constexpr (std::is_base_of_v<HookBase, F>) f_.compiled_args(args);
+    if constexpr (DeclaresItself<F>) f_.compiled_args(args);
   }
   bool opaque() const override { return is_opaque<F>; }
 
@@ -169,7 +167,7 @@ class CallableNodePostHook final : public NodePostHook {
     return list_result([&]() -> decltype(auto) { return std::invoke(f_, grad_inputs, grad_outputs); });
   }
   void compiled_args(CompiledNodeArgs& args) const override {
-    if constexpr (std::is_base_of_v<HookBase, F>) f_.compiled_args(args);
+    if constexpr (DeclaresItself<F>) f_.compiled_args(args);
   }
   bool opaque() const override { return is_opaque<F>; }
 

@@ -11,6 +11,7 @@
 #include "grapnel/base/log.h"
 #include "grapnel/base/source_site.h"
 #include "grapnel/ops/autocast.h"
+#include "grapnel/ops/compiled_args.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/record.h"
 
@@ -107,7 +108,7 @@ void Pass::visit_node(size_t index) {
     if (record::active()) consumed_.emplace_back(&node);
     else node.release_saved();
   }
-  if (check_nan_) [[unlikely]] anomaly::check_node_result(outputs, node);
+  if (check_nan_) [[unlikely]] check_outputs(node, outputs);
   grads.clear();
   current = nullptr;
 
@@ -135,7 +136,9 @@ Grads Pass::run_formula(Node& node, const Grads& grads) {
   } leave{in_formula};
   if (node.is_user_code()) {
     record::before_user_code();
-    return node.apply(grads);
+    if (!record::active()) return node.apply(grads);
+    SwapSavedVariables saved;
+    return node.apply_with_saved(grads, saved);
   }
   base::CallSiteScope library(node.site());
   try {
@@ -143,6 +146,17 @@ Grads Pass::run_formula(Node& node, const Grads& grads) {
   } catch (const Error& e) {
     if (user_exception) throw;
     throw Error(str(e.what(), "\n(in the backward of ", node.name(), ", node ", nodes_.find(&node) + 1, " of ", states_.size(), ")"));
+  }
+}
+
+void Pass::check_outputs(const Node& node, const Grads& outputs) const {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Edge& edge = node.next_edge(i);
+    std::string what;
+    if (edge && edge.node->is_accumulate()) what = "the gradient of " + anomaly::describe_leaf(static_cast<const AccumulateGrad&>(*edge.node).leaf());
+    for (const Wanted& w : wanted_)
+      if (edge && !w.retained && states_[w.state].node == edge.node.get() && w.slot == edge.slot) what = str("result ", w.result, " of grad()");
+    anomaly::check_node_result(outputs[i], node, i, std::move(what));
   }
 }
 
@@ -174,6 +188,7 @@ void Pass::take_wanted(size_t index, const Grads& grads) {
     if (w.state != index) continue;
     if (w.retained) visit::write_retained(*w.retained, grads[w.slot]);
     else results_[w.result] = grads[w.slot];
+    if (check_nan_ && !w.retained) [[unlikely]] anomaly::check_result(results_[w.result], w.result);
   }
 }
 

@@ -87,6 +87,7 @@ class Pass {
   void arrive(State& s, uint32_t slot, Tensor grad);
   void visit_node(size_t index);
   Grads run_formula(Node& node, const Grads& grads);
+  void check_outputs(const Node& node, const Grads& outputs) const;
   void take_wanted(size_t index, const Grads& grads);
   bool is_callers_seed(const Tensor& grad) const;
   void report_anomaly() const;

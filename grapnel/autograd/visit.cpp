@@ -2,10 +2,15 @@
 
 #include "grapnel/autograd/anomaly.h"
 #include "grapnel/autograd/meta.h"
+#include "grapnel/ops/compiled_args.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/record.h"
 
-namespace grapnel::visit {
+namespace grapnel {
+
+std::string record::running_hook() { return visit::RunningHook::describe(); }
+
+namespace visit {
 
 namespace {
 constinit thread_local const RunningHook* running_hook = nullptr;
@@ -55,6 +60,19 @@ void take_list(Grads& current, variable_list& result, const HookLabel& label, Ho
 
 variable_list to_list(const Grads& grads) { return variable_list(grads.begin(), grads.end()); }
 
+/// A list hook's result: an empty list stands for "unchanged".
+template <class Call>
+ListHookResult call_list_hook(const HookEntry& entry, HookKind kind, const variable_list& arguments, Call&& call) {
+  if (!record::active()) return call();
+  bool returned = false;
+  variable_list result = call_hook(entry, kind, arguments, [&] {
+    ListHookResult list = call();
+    returned = list.has_value();
+    return list ? std::move(*list) : variable_list();
+  });
+  return returned || !result.empty() ? ListHookResult(std::move(result)) : std::nullopt;
+}
+
 }  // namespace
 
 void fail_written(const HookLabel& label, HookKind kind) {
@@ -67,6 +85,20 @@ void take(Tensor& grad, Tensor& result, const HookContext& told) {
   if (AnomalyMode::should_check_nan()) [[unlikely]] anomaly::check_hook_result(grad, *told.node, *told.label, HookKind::tensor);
 }
 
+variable_list call_hook(const HookEntry& entry, HookKind kind, const variable_list& arguments,
+                        const std::function<variable_list()>& body) {
+  CompiledNodeArgs args;
+  entry.hook->compiled_args(args);
+  if (!args.declared()) {
+    if (!entry.hook->opaque()) record::before_user_code();
+    const DeclaredScope not_declared(nullptr);
+    return body();
+  }
+  const record::DeclaredHook hook{args, entry.hook->type(), static_cast<int>(kind),
+                                  [&] { return str(describe(entry.label, kind)); }};
+  return record::call_declared(hook, arguments, body);
+}
+
 void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, HookContext& told) {
   const HookTable::Reader reader(table.lists());
   // Each slot's list is taken as it is when that list starts.
@@ -75,13 +107,15 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
     Tensor& grad = grads[slot];
     told.slot = static_cast<int>(slot);
     for (const HookEntry& entry : hooks) {
-      if (!entry.hook->opaque()) record::before_user_code();
       told.label = &entry.label;
       const WriteGuard guard(grad);
       Tensor result;
       {
         const RunningHook running(entry.label, HookKind::tensor);
-        result = static_cast<TensorHook*>(entry.hook.get())->call(grad, told);
+        auto call = [&] { return static_cast<TensorHook*>(entry.hook.get())->call(grad, told); };
+        result = record::active() ? std::move(call_hook(entry, HookKind::tensor, {grad},
+                                                        [&] { return variable_list{call()}; })[0])
+                                  : call();
       }
       guard.check_unchanged(entry.label, HookKind::tensor);
       if (result.defined() && !result.is_same(grad)) take(grad, result, told);
@@ -99,14 +133,14 @@ void write_retained(AutogradMeta& tensor, const Tensor& grad) {
 void run_pre_hooks(Node& node, const HookTable& table, Grads& grads) {
   const HookTable::Reader reader(table.lists());
   for (const HookEntry& entry : reader.value().pre) {
-    if (!entry.hook->opaque()) record::before_user_code();
     const variable_list argument = to_list(grads);
     SmallVector<WriteGuard, 3> guards;
     for (const Tensor& g : grads) guards.emplace_back(g);
     ListHookResult result;
     {
       const RunningHook running(entry.label, HookKind::node_pre);
-      result = static_cast<NodePreHook*>(entry.hook.get())->call(argument);
+      result = call_list_hook(entry, HookKind::node_pre, argument,
+                              [&] { return static_cast<NodePreHook*>(entry.hook.get())->call(argument); });
     }
     for (const WriteGuard& guard : guards) guard.check_unchanged(entry.label, HookKind::node_pre);
     if (result) take_list(grads, *result, entry.label, HookKind::node_pre, node);
@@ -117,11 +151,15 @@ void run_post_hooks(Node& node, const HookTable& table, Grads& grad_inputs, cons
   const HookTable::Reader reader(table.lists());
   const variable_list consumed = to_list(grad_outputs);
   for (const HookEntry& entry : reader.value().post) {
-    if (!entry.hook->opaque()) record::before_user_code();
     ListHookResult result;
     {
       const RunningHook running(entry.label, HookKind::node_post);
-      result = static_cast<NodePostHook*>(entry.hook.get())->call(to_list(grad_inputs), consumed);
+      const variable_list produced = to_list(grad_inputs);
+      variable_list both = produced;
+      both.insert(both.end(), consumed.begin(), consumed.end());
+      result = call_list_hook(entry, HookKind::node_post, both, [&] {
+        return static_cast<NodePostHook*>(entry.hook.get())->call(produced, consumed);
+      });
     }
     if (result) take_list(grad_inputs, *result, entry.label, HookKind::node_post, node);
   }
@@ -161,4 +199,5 @@ void validate_outputs(const Node& node, Grads& outputs) {
   }
 }
 
-}  // namespace grapnel::visit
+}  // namespace visit
+}  // namespace grapnel

@@ -1,6 +1,8 @@
 /// One visit of one node: every hook phase in its order. The eager engine and the compiled backward walk share it.
 #pragma once
 
+#include <functional>
+
 #include "grapnel/autograd/hook_table.h"
 #include "grapnel/autograd/node.h"
 
@@ -23,6 +25,9 @@ class RunningHook {
   const HookKind kind_;
   const RunningHook* const outer_;
 };
+
+/// What a hook returns. In a recording, one that declared itself and was called before is not called again.
+variable_list call_hook(const HookEntry& entry, HookKind kind, const variable_list& arguments, const std::function<variable_list()>& body);
 
 /// Takes over what the tensor hook of `told` returned, after checking it.
 void take(Tensor& grad, Tensor& result, const HookContext& told);

@@ -44,6 +44,15 @@ class AttrText final : public AttrVisitor {
   void add(std::string_view name, const std::string& value) { text += str(", ", name, "=", value); }
 };
 
+/// For a text in quotes.
+std::string quoted(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
+}
 std::string type_text(const Graph::Value& v) { return str(name(v.dtype), text_of(v.sizes)); }
 
 Scalar number_of(const capture::Trace& trace, const capture::Value& v) {
@@ -124,6 +133,7 @@ Graph Graph::from_trace(const capture::Trace& trace, const std::vector<capture::
     i.op = c.op;
     i.inplace = c.inplace;
     i.site = c.site;
+    if (c.hook != kNone) i.hook = trace.hooks[c.hook];
     const size_t blocks = (c.op->attrs_size + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t);
     i.attrs.assign(trace.attrs.begin() + c.attrs, trace.attrs.begin() + c.attrs + static_cast<ptrdiff_t>(blocks));
     for (const capture::ValueId v : trace.inputs_of(c)) i.inputs.push_back(lift(v));
@@ -154,7 +164,9 @@ std::string Graph::str(bool sources) const {
     if (i.op->attrs_size > 0) i.op->visit_attrs(i.attrs.data(), attrs);
     text += (i.inputs.empty() && !attrs.text.empty() ? attrs.text.substr(2) : attrs.text) + ")";
     for (size_t k = 0; k < i.outputs.size(); ++k)
-      text += (k ? ", " : " : ") + (i.outputs[k] == kNone ? std::string("none") : type_text(values_[i.outputs[k]]));
+      text += (k ? ", " : " : ") +
+              (i.outputs[k] == kNone ? std::string("none") : type_text(values_[i.outputs[k]]));
+    if (!i.hook.empty()) text += "  # in " + i.hook;
     if (sources) text += "  # " + base::describe({i.site});
     text += "\n";
   }
@@ -165,7 +177,9 @@ std::string Graph::str(bool sources) const {
 std::ostream& operator<<(std::ostream& out, const Graph& graph) { return out << graph.str(); }
 
 std::string Graph::dot() const {
-  std::string text = "digraph grapnel {\n  rankdir=TB;\n  node [shape=box, style=rounded, fontname=\"sans-serif\"];\n";
+  std::string text =
+      "digraph grapnel {\n  rankdir=TB;\n  node [shape=box, style=rounded, fontname=\"sans-serif\"];\n";
+  std::string edges;  // after all nodes: one named inside a frame would be drawn inside it
   std::vector<std::string> makers(values_.size());
   for (Id id : inputs_) {
     makers[id] = "in_" + name_of(id);
@@ -180,13 +194,22 @@ std::string Graph::dot() const {
     const Instruction& i = instructions_[k];
     const std::string node = grapnel::str("op", k);
     const bool special = i.op->effect || i.inplace;
-    text += grapnel::str("  ", node, " [label=\"", i.op->name, i.inplace ? "_" : "", "\"", special ? ", color=\"#b03030\", penwidth=2" : "", "];\n");
+    const std::string& before = k > 0 ? instructions_[k - 1].hook : std::string();
+    if (!i.hook.empty() && i.hook != before)
+      text += grapnel::str("  subgraph cluster_hook", k, " {\n  label=\"", quoted(i.hook),
+                           "\"; style=\"rounded,filled\"; color=\"#3060a0\"; fillcolor=\"#eef4fb\";\n");
+    text += grapnel::str("  ", node, " [label=\"", i.op->name, i.inplace ? "_" : "", "\"",
+                         special ? ", color=\"#b03030\", penwidth=2" : "", "];\n");
+    if (!i.hook.empty() && (k + 1 == instructions_.size() || instructions_[k + 1].hook != i.hook))
+      text += "  }\n";
     for (Id id : i.inputs)
-      if (id != kNone && !makers[id].empty()) text += grapnel::str("  ", makers[id], " -> ", node, " [label=\"", type_text(values_[id]), "\"];\n");
+      if (id != kNone && !makers[id].empty())
+        edges += grapnel::str("  ", makers[id], " -> ", node, " [label=\"", type_text(values_[id]), "\"];\n");
     for (Id id : i.outputs)
       if (id != kNone) makers[id] = node;
     if (i.inplace) makers[i.inputs[0]] = node;
   }
+  text += edges;
   for (size_t k = 0; k < outputs_.size(); ++k) {
     text += grapnel::str("  out", k, " [shape=ellipse, label=\"result ", k, "\"];\n");
     if (outputs_[k] != kNone && !makers[outputs_[k]].empty()) text += grapnel::str("  ", makers[outputs_[k]], " -> out", k, ";\n");

@@ -37,13 +37,14 @@ class Graph {
     std::vector<Id> inputs, outputs;  ///< kNone: absent
     bool inplace = false;
     const void* site = nullptr;
+    std::string hook;  ///< "tensor hook 'clip' registered at train.cpp:12" if it was recorded inside one
   };
 
-  /// The text above. With `sources`, every line ends in where it was recorded.
+  /// The text above. Lines recorded inside a hook end in its name; with `sources`, every line ends in where it was recorded.
   std::string str(bool sources = false) const;
   /// The graph that `str` printed. Constants come back as zeros. Throws on anything it does not understand, with the line.
   static Graph parse(std::string_view text);
-  /// A picture in the DOT language; `dot -Tsvg` draws it.
+  /// A picture in the DOT language, with a frame around what each hook does; `dot -Tsvg` draws it.
   std::string dot() const;
   /// Throws InternalError unless every name is assigned once and before its use, and shapes and types follow from the ops.
   void verify() const;

@@ -1,5 +1,6 @@
 #include "grapnel/capture/recorder.h"
 
+#include <bit>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -111,7 +112,7 @@ ValueId Recorder::add_value(const Tensor& t, SlotId slot) {
   return id;
 }
 
-ValueId Recorder::number(const Tensor& t) {
+ValueId Recorder::number(const Tensor& t, const LiftedNumber* lifted) {
   const TensorImpl& impl = t.impl();
   Value v;
   v.slot = static_cast<uint32_t>(trace_.numbers.size());
@@ -119,24 +120,40 @@ ValueId Recorder::number(const Tensor& t) {
   v.number = v.wrapped = true;
   v.dims = static_cast<uint32_t>(trace_.dims.size());
   trace_.dims.push_back(0);
-  uint64_t bits = 0;
-  std::memcpy(&bits, impl.data(), element_size(impl.dtype));
+  uint64_t bits = lifted ? std::bit_cast<uint64_t>(lifted->value()) : 0;
+  if (lifted) trace_.lifted_numbers.emplace_back(static_cast<ValueId>(trace_.values.size()), static_cast<uint32_t>(lifted->place()));
+  else std::memcpy(&bits, impl.data(), element_size(impl.dtype));
   trace_.numbers.push_back(bits);
   trace_.values.push_back(v);
   key::number(trace_, v);
   return static_cast<ValueId>(trace_.values.size() - 1);
 }
 
-ValueId Recorder::value_of(const Tensor& t) {
-  const TensorImpl& impl = t.impl();
-  if (impl.wrapped_number && !impl.storage->pending() && impl.numel == 1) return number(t);
-  const SlotId slot = slot_of(t);
+ValueId Recorder::find_in(SlotId slot, const TensorImpl& impl) const {
   for (ValueId id = trace_.slots[slot].first; id != kNone; id = trace_.values[id].next) {
     const Value& v = trace_.values[id];
     if (v.dtype == impl.dtype && v.wrapped == impl.wrapped_number && trace_.offset_of(v) == impl.offset &&
         trace_.sizes_of(v) == impl.sizes && trace_.strides_of(v) == impl.strides)
       return id;
   }
+  return kNone;
+}
+
+ValueId Recorder::find(const Tensor& t) const {
+  const Storage* storage = t.impl().storage.get();
+  if (storage->pending() == this) return find_in(storage->pending_slot(), t.impl());
+  const auto at = outside_.find(storage);
+  return at == outside_.end() ? kNone : find_in(at->second, t.impl());
+}
+
+ValueId Recorder::value_of(const Tensor& t) {
+  const TensorImpl& impl = t.impl();
+  if (impl.wrapped_number && impl.numel == 1) {
+    if (!impl.storage->pending()) return number(t, nullptr);
+    if (const LiftedNumber* lifted = LiftedNumber::of(t)) return number(t, lifted);
+  }
+  const SlotId slot = slot_of(t);
+  if (const ValueId known = find_in(slot, impl); known != kNone) return known;
   const ValueId id = add_value(t, slot);
   key::value(trace_, trace_.values[id], sink_.keys_sizes());
   return id;
@@ -174,6 +191,14 @@ void Recorder::mark_written(const Tensor& t, SlotId slot) {
   storage.set_pending(this, slot);
 }
 
+void Recorder::name_hook(Instruction& call) {
+  trace_.walked |= walking();
+  std::string name = running_hook();
+  if (name.empty()) return;
+  if (trace_.hooks.empty() || trace_.hooks.back() != name) trace_.hooks.push_back(std::move(name));
+  call.hook = static_cast<uint32_t>(trace_.hooks.size() - 1);
+}
+
 void Recorder::append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out, bool inplace) {
   if (trace_.calls.size() >= kLongestTrace) flush();
   Instruction call;
@@ -203,6 +228,7 @@ void Recorder::append(const Op& op, Inputs inputs, const void* attrs, std::span<
   call.operands = static_cast<uint32_t>(trace_.ids.size());
   trace_.ids.insert(trace_.ids.end(), ids.begin(), ids.end());
   write_attrs(call, attrs);
+  if (sink_.names_hooks()) name_hook(call);
   key::call(trace_, call);
   call.key_end = static_cast<uint32_t>(trace_.key.size());
   trace_.calls.push_back(call);
@@ -250,6 +276,7 @@ void Recorder::forget() {
 }
 
 Trace Recorder::take() {
+  ++flushes_;
   // What an undo holds on to must not look alive.
   undo_.clear();
   versions_.clear();

@@ -15,6 +15,7 @@
 #include <unordered_map>
 
 #include "grapnel/capture/trace.h"
+#include "grapnel/ops/compiled_args.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel::record {
@@ -35,6 +36,8 @@ class Sink {
   virtual void on_break(const Break& why, const capture::Trace& trace) = 0;
   /// Sizes become part of the key.
   virtual bool keys_sizes() const { return false; }
+  /// Instructions are to know the hook that made them.
+  virtual bool names_hooks() const { return false; }
 };
 
 class Recorder final : public PendingOwner {
@@ -67,16 +70,23 @@ class Recorder final : public PendingOwner {
   capture::Trace take();
   /// The value that stands for `t`, lifted if it is from outside.
   capture::ValueId value_of(const Tensor& t);
+  /// The same if the trace has seen `t` already; kNone otherwise.
+  capture::ValueId find(const Tensor& t) const;
+  /// How often a trace was closed so far.
+  uint64_t flushes() const { return flushes_; }
+  void count_skipped_hook() { ++trace_.skipped_hooks; }
 
   void materialize(Storage& storage) override;
   void released(Storage& storage) noexcept override;
 
  private:
   capture::SlotId slot_of(const Tensor& t);
+  capture::ValueId find_in(capture::SlotId slot, const TensorImpl& impl) const;
   capture::SlotId lift(const StoragePtr& storage);
   capture::ValueId add_value(const Tensor& t, capture::SlotId slot);
-  capture::ValueId number(const Tensor& t);
+  capture::ValueId number(const Tensor& t, const LiftedNumber* lifted);
   void write_attrs(capture::Instruction& call, const void* attrs);
+  void name_hook(capture::Instruction& call);
   void mark_written(const Tensor& t, capture::SlotId slot);
   void close();
   void forget();
@@ -84,6 +94,7 @@ class Recorder final : public PendingOwner {
   Sink& sink_;
   capture::Trace trace_;
   std::unordered_map<const Storage*, capture::SlotId> outside_;
+  uint64_t flushes_ = 0;
   bool opaque_pending_ = false;  ///< a call of user code waits to be run
   std::vector<std::function<void()>> undo_;
   std::vector<std::pair<StoragePtr, uint32_t>> versions_;  ///< of storages from outside, before the first recorded write

@@ -10,6 +10,8 @@
 
 #include <cstring>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "grapnel/ops/op.h"
@@ -47,6 +49,7 @@ struct Instruction {
   uint32_t operands = 0;  ///< first operand in Trace::ids; the results follow them
   uint32_t attrs = 0;     ///< in Trace::attrs
   uint32_t key_end = 0;   ///< behind its words in Trace::key
+  uint32_t hook = kNone;  ///< in Trace::hooks: the hook that was running
   uint16_t inputs = 0;
   uint16_t outputs = 0;
   bool inplace = false;  ///< the one output is the first input, written again
@@ -61,6 +64,10 @@ struct Trace {
   std::vector<uint64_t> numbers;
   std::vector<std::max_align_t> attrs;
   std::vector<std::shared_ptr<const void>> kept;  ///< what opaque calls need
+  std::vector<std::pair<ValueId, uint32_t>> lifted_numbers;  ///< numbers of declared hooks and their places there
+  bool walked = false;  ///< part of it comes from a backward pass; known only with the names of hooks
+  int64_t skipped_hooks = 0;  ///< declared hooks that did not have to be called
+  std::vector<std::string> hooks;  ///< what Instruction::hook refers to; names are kept only for those who ask
   std::vector<uint32_t> key;  ///< see Note [Keys] in capture/recorder.h
 
   std::span<const ValueId> inputs_of(const Instruction& c) const { return {ids.data() + c.operands, c.inputs}; }

@@ -8,6 +8,8 @@
 #include "grapnel/autograd/visit.h"
 #include "grapnel/base/log.h"
 #include "grapnel/base/source_site.h"
+#include "grapnel/capture/declared.h"
+#include "grapnel/capture/graph.h"
 #include "grapnel/compile/cache.h"
 #include "grapnel/compile/log.h"
 
@@ -38,7 +40,10 @@ CompileCounter::CompileCounter() : start_(graphs_of_program) {}
 int64_t CompileCounter::graphs() const { return graphs_of_program - start_; }
 void CompileCounter::reset() { start_ = graphs_of_program; }
 
-void reset_compile_cache() { compile_detail::evict_all(); }
+void reset_compile_cache() {
+  compile_detail::evict_all();
+  capture::forget_hook_bodies();
+}
 
 namespace compile_detail {
 
@@ -78,6 +83,18 @@ void Session::reset() {
   for (const auto& words : compiled_) evict(CacheKey(words, options_));
   compiled_.clear();
 }
+
+bool Session::names_hooks() const { return log::enabled(log::Topic::backward); }
+
+namespace {
+/// The text of what was recorded, for GRAPNEL_LOG=backward.
+std::string text_of(const Trace& trace) {
+  std::vector<ValueId> results;
+  for (const Slot& s : trace.slots)
+    if (s.live && s.first != kNone) results.push_back(s.first);
+  return Graph::from_trace(trace, {}, results).str();
+}
+}  // namespace
 
 Reason Session::explain_miss(const Trace& trace) const {
   if (last_.words.empty()) return {"first graph of this function", trace.calls.empty() ? "" : base::describe({trace.calls[0].site})};
@@ -129,9 +146,13 @@ void Session::run(Trace& trace) {
   {
     const std::lock_guard lock(mutex_);
     stats_.calls += static_cast<int64_t>(trace.calls.size());
+    stats_.skipped_hooks += trace.skipped_hooks;
     if (made) {
       Reason why = explain_miss(trace);
-      log::compile([&] { return str("graph of ", trace.calls.size(), " calls compiled in ", ms, " ms: ", why.str()); });
+      log::compile([&] {
+        return str("graph of ", trace.calls.size(), " calls compiled in ", ms, " ms: ", why.str());
+      });
+      if (trace.walked) log::write("grapnel backward: " + text_of(trace));
       keep(stats_.miss_reasons, std::move(why));
       ++stats_.graphs, ++stats_.misses, ++graphs_of_program;
       stats_.fallbacks += fell_back;

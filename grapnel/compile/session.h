@@ -22,6 +22,7 @@ class Session final : public record::Sink {
   void run(capture::Trace& trace) override;
   void on_break(const record::Break& why, const capture::Trace& trace) override;
   bool keys_sizes() const override { return !options_.dynamic; }
+  bool names_hooks() const override;
 
  private:
   /// The key of the last run and which words belong to which op, to tell what was different.

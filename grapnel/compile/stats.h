@@ -26,6 +26,7 @@ struct CompileStats {
   int64_t bytes_read = 0;    ///< by fused kernels, over all runs
   int64_t bytes_written = 0;
   int64_t fallbacks = 0;     ///< graphs that could not be compiled and run call by call
+  int64_t skipped_hooks = 0; ///< calls of declared hooks that were not needed
   double compile_ms = 0;
   std::vector<Reason> miss_reasons;
   std::vector<Reason> break_reasons;

@@ -9,6 +9,7 @@ namespace {
 
 class Inspector final : public record::Sink {
  public:
+  bool names_hooks() const override { return true; }
   void run(capture::Trace&) override { fail("trace: the function is too long to be recorded in one piece."); }
   void on_break(const record::Break& why, const capture::Trace&) override {
     fail("trace: ", why.reason, why.site ? str(" at ", base::describe({why.site})) : "",

@@ -5,6 +5,8 @@
 /// defaults of the last two are right for any hook: it is called on the values of the recording, in eager's order.
 #pragma once
 
+#include <typeinfo>
+
 #include "grapnel/tensor/hook.h"
 
 namespace grapnel {
@@ -18,12 +20,18 @@ class SwapSavedVariables;
 class HookBase {
  public:
   virtual ~HookBase() = default;
-  /// Called before every compiled pass. A hook that calls `args.declare(...)` here promises that its result depends only
-  /// on what it lists; the default declares nothing, and the hook is then called in every pass.
+  /// Called when the hook is due in a recorded pass. A hook that calls `args.declare(...)` here promises that its result depends
+  /// only on what it lists, and is then not called in every pass; the default declares nothing. See ops/compiled_args.h.
   virtual void compiled_args(CompiledNodeArgs& /*args*/) const {}
   /// Whether a recording calls the hook when the graph runs instead of entering it.
   virtual bool opaque() const { return false; }
+  /// The type of the user's object or callable: declarations of different types never mean the same.
+  virtual const std::type_info& type() const { return typeid(*this); }
 };
+
+/// A callable that declares itself like a hook class does: a functor with a member `compiled_args`.
+template <class F>
+concept DeclaresItself = requires(const F& f, CompiledNodeArgs& args) { f.compiled_args(args); };
 
 /// A gradient hook on one tensor: returns the replacement, or an undefined tensor for "unchanged".
 class TensorHook : public HookBase {

@@ -40,7 +40,7 @@ class CallableTensorHook final : public TensorHook {
     }
   }
   void compiled_args(CompiledNodeArgs& args) const override {
-    if constexpr (std::is_base_of_v<HookBase, F>) f_.compiled_args(args);
+    if constexpr (DeclaresItself<F>) f_.compiled_args(args);
   }
   bool opaque() const override { return is_opaque<F>; }
 
@@ -68,6 +68,9 @@ class CallablePostAccumulateHook final : public PostAccumulateGradHook {
                 "a post-accumulate hook gets the leaf, not its gradient, and returns nothing: change leaf.grad() instead");
   explicit CallablePostAccumulateHook(F f) : f_(std::move(f)) {}
   void operator()(const Tensor& leaf) override { std::invoke(f_, leaf); }
+  void compiled_args(CompiledNodeArgs& args) const override {
+    if constexpr (DeclaresItself<F>) f_.compiled_args(args);
+  }
   bool opaque() const override { return is_opaque<F>; }
 
  private:

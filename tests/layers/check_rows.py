@@ -23,8 +23,6 @@ COMM_SECTIONS = {f"comm.{section}" for section in ["1", "2.2", "2.4", "7", "9.1"
 NOT_HERE = {
     "comm.F4": "is about streams of accelerators; there are none yet",
     "eager.W2": "orders streams of accelerators; there are none yet",
-    "compiled.85": "needs NaN checks inside a recorded pass",
-    "compiled.X6": "needs hooks that declare what they depend on",
 }
 
 

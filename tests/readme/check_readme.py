@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""README.md's first program is examples/first_hook.cpp, and it runs; links in the documents lead somewhere.
+"""README.md's first program is examples/first_hook.cpp, and it runs; the examples of docs/hooks.md are those of
+tests/compile/guide_test.cpp, which runs them; links in the documents lead somewhere.
 
     check_readme.py <build folder>
 """
@@ -7,6 +8,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CODE = re.compile(r"^```cpp\n(.*?)^```$", re.M | re.S)
@@ -33,6 +35,18 @@ def output(build):
         yield f"{program}: found {match[0]!r}; expected w near 3, b near 0.5 and some clipping."
 
 
+def guide():
+    """Every code block of the guide stands in its test program between "// guide" and "// end", in the same order."""
+    blocks = CODE.findall((ROOT / "docs/hooks.md").read_text())
+    source = (ROOT / "tests/compile/guide_test.cpp").read_text()
+    tested = [textwrap.dedent(text) for text in re.findall(r"^  // guide\n(.*?)^  // end$", source, re.M | re.S)]
+    for block in blocks:
+        if block not in tested:
+            yield f"docs/hooks.md: this block is not in tests/compile/guide_test.cpp:\n{block}"
+    if len(blocks) != len(tested):
+        yield f"docs/hooks.md has {len(blocks)} blocks, tests/compile/guide_test.cpp {len(tested)}."
+
+
 def links():
     """Every relative link of a document names a file or folder."""
     for document in [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]:
@@ -42,7 +56,7 @@ def links():
 
 
 if __name__ == "__main__":
-    results = [list(first_program()), list(output(pathlib.Path(sys.argv[1]))), list(links())]
+    results = [list(first_program()), list(output(pathlib.Path(sys.argv[1]))), list(guide()), list(links())]
     for problem in sum(results, []):
         print(problem)
     failed = sum(bool(found) for found in results)

@@ -35,6 +35,8 @@ CASES = [
      "pass the state of a comm hook as std::shared_ptr, std::ref or a value"),
     ("an optimiser without step_param", "dist::hooks::hook_then_optimizer(dist::hooks::allreduce, std::make_shared<int>(1));",
      "the optimiser must offer step_param(param, grad)"),
+    ("K4: a tensor among the constants of a declared hook", "CompiledNodeArgs a; a.declare(\"mine\", x);", "tensors are lifted with args.lift(tensor)"),
+    ("a branch on a lifted number", "Lifted k; if (k > 1) {}", "deleted function"),
     ("a tensor in a condition", "if (x) {}", "deleted function"),
 ]
 PROGRAM = """#include <grapnel/grapnel.h>
