@@ -3,6 +3,7 @@
 #include "grapnel/autograd/accumulate.h"
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/ops/internal.h"
+#include "grapnel/ops/on_failure.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel {
@@ -155,6 +156,11 @@ void journal_grad(AutogradMeta& meta) {
   // A pending gradient is itself part of what would be given up.
   if (!record::active() || (meta.grad.defined() && meta.grad.impl().storage->pending())) return;
   record::on_undo([kept = IntrusivePtr<AutogradMeta>(&meta), before = meta.grad] { kept->grad = before; });
+  // A gradient that was to come and never will is none.
+  if (!meta.grad.defined())
+    record::on_failure([kept = IntrusivePtr<AutogradMeta>(&meta)] {
+      if (kept->grad.defined() && kept->grad.impl().storage->pending()) kept->grad = Tensor();
+    });
 }
 
 bool is_sole_owner(const Tensor& t) {

@@ -34,6 +34,12 @@ struct Place {
 class Compound final : public HookOwner {
  public:
   std::vector<Place> places;
+  /// How many of the listed tensors the pass will reach. A part whose node is gone is not active any more, and another node may be in its place.
+  size_t expected() const {
+    size_t n = 0;
+    for (size_t i = 0; i < places.size(); ++i) n += parts_[i].active() && places[i].will_be_visited();
+    return n;
+  }
   void add_part(HookHandle part) { parts_.push_back(std::move(part)); }
   void remove_hook(uint64_t) override {
     for (HookHandle& part : parts_) part.remove();
@@ -58,7 +64,7 @@ AllState& all_state(const Compound& compound) {
   if (!state) {
     auto fresh = std::make_shared<AllState>();
     fresh->grads.resize(compound.places.size());
-    for (const Place& place : compound.places) fresh->expected += place.will_be_visited();
+    fresh->expected = compound.expected();
     state = std::move(fresh);
   }
   return *static_cast<AllState*>(state.get());

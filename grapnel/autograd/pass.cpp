@@ -44,6 +44,7 @@ variable_list Pass::run() {
     else walk_graph();
     for (size_t i = 0; i < callbacks_.size(); ++i) {
       const auto callback = std::move(callbacks_[i]);
+      record::before_user_code();
       callback();
     }
   } catch (...) {

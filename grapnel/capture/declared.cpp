@@ -113,7 +113,8 @@ variable_list HookBody::record(const record::DeclaredHook& hook, const variable_
       case From::What::memory: {
         // Made when it is first used, as the hook did, so that storages are numbered alike.
         Tensor& memory = memories[from.index];
-        if (!memory.defined()) memory = record::pending_empty(memories_[from.index].sizes, memories_[from.index].dtype);
+        if (!memory.defined())
+          memory = record::pending_empty(memories_[from.index].sizes, memories_[from.index].dtype);
         return memory;
       }
       case From::What::result: return made[from.index][from.output];

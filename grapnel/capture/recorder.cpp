@@ -7,6 +7,7 @@
 
 #include "grapnel/base/source_site.h"
 #include "grapnel/capture/key.h"
+#include "grapnel/ops/on_failure.h"
 
 namespace grapnel {
 
@@ -30,6 +31,7 @@ void flush(const char* what) {
   if (active()) current->flush_for(what);
 }
 void on_undo(std::function<void()> undo) { current->on_undo(std::move(undo)); }
+void on_failure(std::function<void()> fn) { current->on_failure(std::move(fn)); }
 void keep(std::shared_ptr<const void> what) { current->keep(std::move(what), false); }
 void keep_opaque(std::shared_ptr<const void> what) { current->keep(std::move(what), true); }
 void before_user_code() {
@@ -272,6 +274,7 @@ void Recorder::forget() {
   opaque_pending_ = false;
   outside_.clear();
   undo_.clear();
+  on_failure_.clear();
   versions_.clear();
 }
 
@@ -293,6 +296,7 @@ void Recorder::flush() {
       if (s.live) s.held->data();
     return;
   }
+  const std::vector<std::function<void()>> on_failure = std::move(on_failure_);
   Trace closed = take();
   const Suspend at_once;
   try {
@@ -309,6 +313,7 @@ void Recorder::flush() {
     const auto shared = std::make_shared<const std::string>(std::move(why));
     for (Slot& s : closed.slots)
       if (s.live) Lost::mark(*s.storage, shared);
+    for (const auto& fn : on_failure) fn();
     throw;
   }
 }

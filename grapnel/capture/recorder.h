@@ -64,6 +64,7 @@ class Recorder final : public PendingOwner {
     if (opaque_pending_) flush();
   }
   void on_undo(std::function<void()> undo) { undo_.push_back(std::move(undo)); }
+  void on_failure(std::function<void()> fn) { on_failure_.push_back(std::move(fn)); }
   uint32_t holds(const Storage& storage) const { return outside_.contains(&storage) ? 1 : 0; }
   const capture::Trace& trace() const { return trace_; }
   /// Closes the trace without running it, for inspection; `values` are kept as if alive.
@@ -96,7 +97,7 @@ class Recorder final : public PendingOwner {
   std::unordered_map<const Storage*, capture::SlotId> outside_;
   uint64_t flushes_ = 0;
   bool opaque_pending_ = false;  ///< a call of user code waits to be run
-  std::vector<std::function<void()>> undo_;
+  std::vector<std::function<void()>> undo_, on_failure_;
   std::vector<std::pair<StoragePtr, uint32_t>> versions_;  ///< of storages from outside, before the first recorded write
 };
 

@@ -91,7 +91,8 @@ variable_list call(Kind kind, Body body, const variable_list& inputs, size_t out
     auto kept = std::make_shared<InvokeCall>(InvokeCall{std::move(body), {}});
     SmallVector<const Tensor*, 4> pointers;
     for (const Tensor& t : inputs) {
-      kept->given.push_back(t.defined() && !t.impl().storage->pending() ? t : Tensor());
+      const bool exists = t.defined() && (!t.impl().storage->pending() || record::holds(*t.impl().storage));
+      kept->given.push_back(exists ? t : Tensor());
       pointers.push_back(&t);
     }
     for (size_t i = 0; i < outputs; ++i) results.push_back(pending_like(inputs[i]));

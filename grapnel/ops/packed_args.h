@@ -32,7 +32,8 @@ class PackedArgs {
   T unpack() {
     check(next_ < values_.size(), "PackedArgs: all ", values_.size(), " values have been unpacked already.");
     const T* value = std::any_cast<T>(&values_[next_]);
-    check(value != nullptr, "PackedArgs: value ", next_, " was packed as another type than it is unpacked as (", typeid(T).name(), ", was ",
+    check(value != nullptr, "PackedArgs: value ", next_,
+          " was packed as another type than it is unpacked as (", typeid(T).name(), ", was ",
           values_[next_].type().name(), ").");
     ++next_;
     return *value;

@@ -62,3 +62,44 @@ TEST_CASE("StrongBackward holds in a compiled pass, also when the hook throws af
     }
   });
 }
+
+TEST_CASE("callbacks at the end of a pass run after opaque hooks, also when the pass is part of a longer recording") {
+  on_each_backend([](const CompileOptions& options) {
+    Tensor x = ones({2}, requires_grad());
+    std::vector<int> order;
+    x.register_hook(opaque([&](const Tensor&) { order.push_back(1); }));
+    x.register_post_accumulate_grad_hook([&](Tensor) { autograd::queue_callback([&] { order.push_back(2); }); });
+    Tensor y = x * 2;
+    y.register_hook([&](const Tensor&) { order.push_back(0); });
+    compile([&] { y.sum().backward({}, true); }, options)();
+    CHECK(order == std::vector<int>{0, 1, 2});
+    // A hook that is called after the opaque one brings that one about, too; here the callback is all that follows.
+    order.clear();
+    Tensor z = ones({2}, requires_grad());
+    z.register_hook([&](const Tensor&) { autograd::queue_callback([&] { order.push_back(2); }); });
+    z.register_hook(opaque([&](const Tensor&) { order.push_back(1); }));
+    compile([&] { (z * 2).sum().backward(); }, options)();
+    CHECK(order == std::vector<int>{1, 2});
+  });
+}
+
+TEST_CASE("an opaque post-accumulate hook gets the leaf itself, also after the leaf was written in the same recording") {
+  on_each_backend([](const CompileOptions& options) {
+    Tensor x = tensor({4.0}, requires_grad());
+    std::vector<double> seen;
+    x.register_post_accumulate_grad_hook(opaque([&](const Tensor& leaf) {
+      seen.push_back(leaf.item<double>());
+      seen.push_back(leaf.grad().item<double>());
+    }));
+    compile([&] {
+      for (int i = 0; i < 2; ++i) {
+        x.reset_grad();
+        (x * x).sum().backward();
+        NoGradGuard no_grad;
+        x.sub_(x.grad() * 0.25);
+      }
+    }, options)();
+    CHECK(seen.size() == 4);
+    CHECK(x.item<double>() == 1);
+  });
+}

@@ -75,16 +75,20 @@ TEST_CASE("compiled.X6 a declared hook with a lifted factor is called once in a 
   });
 }
 
-TEST_CASE("a declared hook is an ordinary hook in eager mode, and inside a captured step it is skipped like anywhere else") {
+TEST_CASE(
+    "a declared hook is an ordinary hook in eager mode, and inside a captured step it is skipped like "
+    "anywhere else") {
   on_each_backend([](const CompileOptions& options) {
     Tensor x = leaf(2);
     Scale hook;
     x.register_hook(hook);
-    auto step = compile([&](double k) {
-      *hook.factor = k;
-      x.reset_grad();
-      (x * 3).backward();
-    }, options);
+    auto step = compile(
+        [&](double k) {
+          *hook.factor = k;
+          x.reset_grad();
+          (x * 3).backward();
+        },
+        options);
     for (int k = 0; k < 10; ++k) {
       step(k);
       CHECK(value(x.grad()) == 3 * k);
@@ -136,7 +140,8 @@ TEST_CASE("a declared hook is called once for every size, and that compiles noth
   });
 }
 
-TEST_CASE("declared node hooks and post-accumulate hooks of the abstract types are skipped, and do what they did") {
+TEST_CASE(
+    "declared node hooks and post-accumulate hooks of the abstract types are skipped, and do what they did") {
   struct AddTensor : FunctionPostHook {
     Tensor what;
     int* calls;
@@ -147,7 +152,7 @@ TEST_CASE("declared node hooks and post-accumulate hooks of the abstract types a
     }
     variable_list operator()(const variable_list& in, const variable_list& out) override {
       ++*calls;
-      return {in[0] + what * out[0]};
+      return {in[0] + what * out[0], in[1]};
     }
   };
   struct Descend : PostAccumulateGradHook {
@@ -334,7 +339,8 @@ TEST_CASE("lifted numbers take part in arithmetic among numbers, and every pass 
 }
 
 TEST_CASE("keys tell sequences of values apart (K1, K3)") {
-  const std::pair<uint64_t, size_t> lengths[] = {{0, 1}, {252, 1}, {253, 3}, {65535, 3}, {65536, 5}, {4294967295, 5}, {4294967296, 9}};
+  const std::pair<uint64_t, size_t> lengths[] = {{0, 1},     {252, 1},        {253, 3},       {65535, 3},
+                                                 {65536, 5}, {4294967295, 5}, {4294967296, 9}};
   std::set<std::string> seen;
   for (const auto& [n, size] : lengths) {
     KeyWriter key;

@@ -1,4 +1,5 @@
 /// The examples of docs/hooks.md, which tests/readme compares with this file, block by block.
+#include <iostream>
 #include <sstream>
 
 #include "tests/compile/modes.h"
@@ -22,13 +23,13 @@ TEST_CASE("hooks guide: a first hook, and its handle") {
   Tensor w = tensor({1.0, 2.0}, requires_grad());
   HookHandle clip = w.register_hook([](const Tensor& grad) { return grad.clamp(-1, 1); }, {"clip"});
 
-  (w * w * w).sum().backward();    // the gradient is {3, 12}
-  std::cout << w.grad() << '\n';   // {1, 1}
+  (w * w * w).sum().backward();   // the gradient is {3, 12}
+  std::cout << w.grad() << '\n';  // {1, 1}
 
-  clip.remove();                   // may be called any number of times
+  clip.remove();  // may be called any number of times
   {
     ScopedHook off = w.register_hook([](const Tensor& grad) { return zeros_like(grad); });
-  }                                // removed here, also if an exception leaves the block
+  }  // removed here, also if an exception leaves the block
   for (const HookInfo& h : hooks_of(w)) std::cout << h.name << " at " << h.site << '\n';  // none left
   // end
   CHECK(values_of(w.grad()) == std::vector<double>{1, 1});
@@ -46,7 +47,8 @@ TEST_CASE("hooks guide: every kind, in its order") {
   y.grad_fn()->register_prehook(says("y node pre"));
   y.retain_grad();
   y.register_hook(says("y tensor"));
-  x.register_post_accumulate_grad_hook([&](const Tensor& leaf) { order.push_back(leaf.grad().defined() ? "x accumulated" : "never"); });
+  x.register_post_accumulate_grad_hook(
+      [&](const Tensor& leaf) { order.push_back(leaf.grad().defined() ? "x accumulated" : "never"); });
   x.register_hook([&](const Tensor&) {
     order.push_back("x tensor");
     autograd::queue_callback(says("end of pass"));
@@ -55,7 +57,8 @@ TEST_CASE("hooks guide: every kind, in its order") {
   y.sum().backward();
   // order: y tensor, y node pre, y node post, x tensor, x accumulated, end of pass
   // end
-  CHECK(order == std::vector<std::string>{"y tensor", "y node pre", "y node post", "x tensor", "x accumulated", "end of pass"});
+  CHECK(order == std::vector<std::string>{"y tensor", "y node pre", "y node post", "x tensor",
+                                          "x accumulated", "end of pass"});
   CHECK(y.grad().defined());
 }
 
@@ -100,15 +103,17 @@ TEST_CASE("hooks guide: hooks in a compiled step") {
   Tensor w = ones({4}, requires_grad());
   int calls = 0;
   w.register_hook([&](const Tensor& grad) {
-    ++calls;                 // plain C++ happens for real, every time
+    ++calls;                         // plain C++ happens for real, every time
     return grad.clamp(-1, 1) * 0.5;  // arithmetic becomes part of the graph
   });
 
-  auto step = compile([&](Tensor x) {
-    Tensor loss = (w * x).square().sum();
-    loss.backward();
-    return loss.detach();
-  }, {.fullgraph = true});
+  auto step = compile(
+      [&](Tensor x) {
+        Tensor loss = (w * x).square().sum();
+        loss.backward();
+        return loss.detach();
+      },
+      {.fullgraph = true});
   for (int i = 0; i < 10; ++i) step(full({4}, i * 1.0));
 
   CompileStats s = step.stats();  // 2 graphs (grad() undefined, then defined), 10 calls of the hook, no break

@@ -56,15 +56,17 @@ Cost cost_of_step(bool hooked, std::vector<Tensor>* norms) {
 TEST_CASE("a hook that scales, clamps and sums squares adds no pass over memory beyond its scalars") {
   std::vector<Tensor> norms;
   const Cost without = cost_of_step(false, nullptr), with = cost_of_step(true, &norms);
-  MESSAGE("without hooks: ", without.kernels, " kernels, ", without.read, " bytes read, ", without.written, " written; with a hook on every parameter: ",
-          with.kernels, " kernels, ", with.read, " read, ", with.written, " written");
+  MESSAGE("without hooks: ", without.kernels, " kernels, ", without.read, " bytes read, ", without.written,
+          " written; with a hook on every parameter: ", with.kernels, " kernels, ", with.read, " read, ",
+          with.written, " written");
   CHECK(norms.size() == 4);
   CHECK(with.kernels <= without.kernels);
   CHECK(with.read <= without.read);
   CHECK(with.written <= without.written + 4 * 64);
 }
 
-TEST_CASE("ten thousand hooks registered and removed between passes compile one graph for each distinct program") {
+TEST_CASE(
+    "ten thousand hooks registered and removed between passes compile one graph for each distinct program") {
   on_each_backend([](const CompileOptions& options) {
     CompiledBackward scope(options);
     Tensor x = ones({8}, requires_grad());
@@ -86,7 +88,8 @@ TEST_CASE("ten thousand hooks registered and removed between passes compile one 
       for (HookHandle& h : handles) h.remove(), ++operations;
       ScopedHook scale = x.register_hook([round](const Tensor& g) { return g * static_cast<double>(round); });
       pass(3.0 * round);
-      ScopedHook shift = x.register_hook(std::function<Tensor(const Tensor&)>([round](const Tensor& g) { return g + static_cast<double>(round); }));
+      ScopedHook shift = x.register_hook(std::function<Tensor(const Tensor&)>(
+          [round](const Tensor& g) { return g + static_cast<double>(round); }));
       pass(3.0 * round + round);
       ++operations, ++operations;
     }
@@ -96,7 +99,8 @@ TEST_CASE("ten thousand hooks registered and removed between passes compile one 
   });
 }
 
-TEST_CASE("a whole step with every kind of hook in one graph equals eager mode bit for bit over a hundred steps") {
+TEST_CASE(
+    "a whole step with every kind of hook in one graph equals eager mode bit for bit over a hundred steps") {
   auto train = [](const std::function<Tensor(const std::function<Tensor(Tensor)>&, const Tensor&)>& run) {
     manual_seed(5);
     Net net;
@@ -109,7 +113,8 @@ TEST_CASE("a whole step with every kind of hook in one graph equals eager mode b
       p.sub_(p.grad() * 0.1);
       p.reset_grad();
     });
-    register_multi_grad_hook({net.w1, net.w2}, [&](const variable_list& g) { seen.push_back(g[0].norm() + g[1].norm()); });
+    register_multi_grad_hook({net.w1, net.w2},
+                             [&](const variable_list& g) { seen.push_back(g[0].norm() + g[1].norm()); });
     auto body = [&](Tensor x) {
       Tensor h = tanh(x.matmul(net.w1) + net.b1);
       h.retain_grad();
@@ -140,7 +145,8 @@ TEST_CASE("a whole step with every kind of hook in one graph equals eager mode b
     CompileOptions whole = options;
     whole.fullgraph = true;
     CompileCounter counter;
-    const std::vector<Tensor> got = train([&](const auto& body, const Tensor& x) { return compile(body, whole)(x); });
+    const std::vector<Tensor> got =
+        train([&](const auto& body, const Tensor& x) { return compile(body, whole)(x); });
     REQUIRE(got.size() == want.size());
     for (size_t i = 0; i < want.size(); ++i) {
       CAPTURE(i);

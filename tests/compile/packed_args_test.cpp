@@ -1,9 +1,10 @@
 /// PackedArgs: what is packed comes back, for the attributes of every op and every kind of member (K6 of compiled-hooks.md).
+#include "grapnel/ops/packed_args.h"
+
 #include <cstring>
 #include <map>
 
 #include "grapnel/ops/list.h"
-#include "grapnel/ops/packed_args.h"
 #include "tests/compile/modes.h"
 
 using namespace grapnel;
@@ -50,7 +51,8 @@ TEST_CASE("the attributes of every op survive packing and unpacking (K6)") {
 TEST_CASE("every kind of member survives packing and unpacking, in order, and only as what it was (K6)") {
   PackedArgs args;
   const Tensor t = ones({2});
-  const std::map<std::string, IValue> saved{{"alpha", 2.0}, {"name", "x"}, {"sizes", std::vector<int64_t>{1, 2}}};
+  const std::map<std::string, IValue> saved{
+      {"alpha", 2.0}, {"name", "x"}, {"sizes", std::vector<int64_t>{1, 2}}};
   args.pack(t);
   args.pack(std::optional<Tensor>());
   args.pack(std::vector<Tensor>{t, Tensor()});
