@@ -1,30 +1,43 @@
-/// What compiling buys: recording cost, a pointwise chain, an MLP step with hooks. Results are checked before anything is timed.
+/// What compiling buys: recording cost, fused chains and rows, an MLP step with hooks, cold and warm starts. Results are checked before anything is
+/// timed; times are the best of many runs, so that other programs on the machine disturb little.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <thread>
+#include <ctime>
+#include <filesystem>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "grapnel/capture/recorder.h"
+#include "grapnel/codegen/jit.h"
+#include "grapnel/compile/passes.h"
 #include "grapnel/grapnel.h"
 
 using namespace grapnel;
 
 namespace {
 
-double now_ms() { return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+/// Wall time; with --cpu, of one thread, the processor time of the program, which a busy machine changes little.
+bool processor_time = false;
+double now_ms() {
+  timespec t;
+  clock_gettime(processor_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
+}
 
-/// Median of `repeats` runs, in ms.
+/// Best of at least `repeats` runs and a quarter of a second, in ms.
 template <class F>
-double median_ms(F&& f, int repeats) {
-  std::vector<double> times;
-  for (int i = 0; i < repeats; ++i) {
+double best_ms(F&& f, int repeats = 7) {
+  double best = 1e9, spent = 0;
+  for (int i = 0; i < repeats || (spent < 250 && i < 20000); ++i) {
     const double start = now_ms();
     f();
-    times.push_back(now_ms() - start);
+    const double took = now_ms() - start;
+    best = std::min(best, took);
+    spent += took;
   }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  return best;
 }
 
 void require(bool good, const char* what) {
@@ -33,49 +46,110 @@ void require(bool good, const char* what) {
   std::exit(1);
 }
 
-/// Kernels are made in the background; the second call of a settled program runs them.
+/// Eager against compiled, which must give the same bits, for a function without arguments that returns a tensor.
 template <class F>
-void warm_up(F&& f) {
-  for (int i = 0; i < 5; ++i) {
-    f();
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  }
+void row(const char* what, F&& run) {
+  auto f = compile(run);
+  require(run().equal(f()), what);
+  compile_detail::pass_options().sweeps = false;
+  auto apart = compile(run);
+  reset_compile_cache();
+  apart();
+  const double without = best_ms(apart);
+  compile_detail::pass_options().sweeps = true;
+  reset_compile_cache();
+  f();
+  const CompileStats s = f.stats();
+  std::printf("%-38s eager %8.3f ms   compiled %8.3f ms   without sweeps %8.3f ms   %lld ops in %lld kernels\n", what, best_ms(run), best_ms(f), without,
+              static_cast<long long>(s.fused_calls / s.graphs), static_cast<long long>(s.kernels / s.graphs));
+  std::fflush(stdout);
 }
+
+class Nowhere final : public record::Sink {
+ public:
+  void run(capture::Trace&) override {}
+  void on_break(const record::Break&, const capture::Trace&) override {}
+};
 
 void recording() {
-  const Tensor x = ones({4});
-  auto chain = [&] {
+  constexpr int kOps = 1000;
+  const Tensor x = ones({4}), z = ones({4});
+  auto numbers = [&] {
     Tensor y = x;
-    for (int i = 0; i < 1000; ++i) y = y * 1.0001;
+    for (int i = 0; i < kOps; ++i) y = y * 1.0001;
     return y;
   };
-  auto f = compile(chain);
-  f();
-  const double with = median_ms(f, 50), eager = median_ms(chain, 50);
-  // What recording alone costs: trace() records and runs nothing.
-  const double traced = median_ms([&] { trace(chain, {}); }, 50);
-  std::printf("chain of 1000 small ops       eager %7.3f ms   compiled %7.3f ms   record and print-ready graph %7.3f ms\n", eager, with, traced);
-}
-
-Tensor chain48(const Tensor& x) {
-  Tensor y = x;
-  for (int i = 0; i < 12; ++i) y = (y * 1.01 + 0.02).tanh() * 0.99;
-  return y;
-}
-
-void pointwise_chain() {
-  auto run = [](Tensor x) {
-    x.reset_grad();
-    chain48(x).sum().backward();
-    return x.grad();
+  auto tensors = [&] {
+    Tensor y = x;
+    for (int i = 0; i < kOps; ++i) y = y * z;
+    return y;
   };
-  Tensor a = rand({1000000}).requires_grad_(), b = a.detach().clone().requires_grad_();
-  auto f = compile(run);
-  require(run(a).equal(f(b)), "chain of 48");
-  warm_up([&] { f(b); });
-  require(run(a).equal(f(b)), "chain of 48, fused");
-  std::printf("48 ops on 1M, fwd+bwd         eager %7.2f ms   compiled %7.2f ms   (%s)\n", median_ms([&] { run(a); }, 9), median_ms([&] { f(b); }, 9),
-              f.stats().str().c_str());
+  auto record_only = [](auto& fn) {
+    return best_ms([&] {
+      Nowhere nowhere;
+      record::RecordScope scope(nowhere);
+      fn();
+      scope.finish();
+    });
+  };
+  std::printf("recording an op                        tensor * tensor %.1f ns   tensor * number %.1f ns\n", record_only(tensors) * 1e6 / kOps,
+              record_only(numbers) * 1e6 / kOps);
+  auto f = compile(tensors);
+  f();
+  std::printf("1000 ops on 4 elements                 eager %.1f ns per op   compiled %.1f ns per op\n", best_ms(tensors) * 1e6 / kOps, best_ms(f) * 1e6 / kOps);
+}
+
+void chain() {
+  const Tensor x = rand({1000000}).requires_grad_();
+  row("48 ops on 1M, forward and backward", [&]() mutable {
+    Tensor leaf = x;
+    leaf.reset_grad();
+    Tensor y = leaf;
+    for (int i = 0; i < 12; ++i) y = (y * 1.01 + 0.02).tanh() * 0.99;
+    y.sum().backward();
+    return leaf.grad();
+  });
+  const Tensor a = rand({1 << 22}), b = rand({1 << 22}), c = rand({1 << 22});
+  Tensor out = empty({1 << 22});
+  row("a * b + c on 4M", [&] { return a * b + c; });
+  auto copy = [&] { out.copy_(a); };
+  auto triad = compile([&] { return a * b + c; });
+  triad();
+  const double bytes = double(1 << 22) * 4, plain = 2 * bytes / best_ms(copy), fused = 4 * bytes / best_ms(triad);
+  std::printf("%-38s copy %.1f GB/s   fused a * b + c %.1f GB/s\n", "memory bandwidth", plain * 1e-6, fused * 1e-6);
+}
+
+void rows() {
+  const Tensor x = rand({4096, 512}).requires_grad_(), g = rand({4096, 512});
+  const Tensor weight = rand({512}), bias = rand({512});
+  auto softmax_rows = [](const Tensor& t) {
+    const Tensor e = exp(t - t.amax({-1}, true));
+    return e / e.sum({-1}, true);
+  };
+  auto norm_rows = [&](const Tensor& t) {
+    const Tensor c = t - t.mean({-1}, true);
+    return c * (c.square().mean({-1}, true) + 1e-5).rsqrt() * weight + bias;
+  };
+  auto with_gradient = [&](auto fn) {
+    return [&, fn] {
+      Tensor leaf = x;
+      leaf.reset_grad();
+      fn(leaf).backward(g);
+      return leaf.grad();
+    };
+  };
+  const Tensor plain = x.detach();
+  row("softmax by hand, 4096 x 512", [&] { return softmax_rows(plain); });
+  row("  with its gradient", with_gradient(softmax_rows));
+  row("softmax, with its gradient", with_gradient([](const Tensor& t) { return softmax(t, -1); }));
+  row("layer norm by hand, 4096 x 512", [&] { return norm_rows(plain); });
+  row("  with its gradient", with_gradient(norm_rows));
+  row("scaled and masked softmax", [&] { return softmax_rows(plain * 0.125 + bias); });
+}
+
+void gelu_mlp() {
+  const Tensor x = rand({512, 256}), w1 = rand({256, 1024}) - 0.5, w2 = rand({1024, 256}) - 0.5, b1 = rand({1024}), b2 = rand({256});
+  row("gelu MLP, 512 x 256 x 1024", [&] { return gelu(x.matmul(w1) + b1).matmul(w2) + b2; });
 }
 
 void mlp(bool hooks) {
@@ -98,19 +172,63 @@ void mlp(bool hooks) {
     return loss.detach();
   };
   auto f = compile(step);
-  const double cold = median_ms(f, 1);
-  warm_up(f);
-  const double compiled = median_ms(f, 101), eager = median_ms(step, 101);
-  std::printf("MLP step, %s hooks       eager %7.3f ms   compiled %7.3f ms   first call %.1f ms   (%s)\n", hooks ? "with clip" : "without  ", eager, compiled,
-              cold, f.stats().str().c_str());
+  auto start_ms = [&] {
+    reset_compile_cache();
+    codegen::reset_jit_for_testing();
+    const double start = now_ms();
+    f();
+    return now_ms() - start;
+  };
+  const double cold = start_ms(), warm = start_ms(), eager = best_ms(step), compiled = best_ms(f);
+  std::printf("MLP step, batch 64, %-18s eager %8.3f ms   compiled %8.3f ms   cold start %.1f ms, from disk %.1f ms   %s\n", hooks ? "clip hooks" : "no hooks",
+              eager, compiled, cold, warm, f.stats().str().c_str());
+}
+
+void long_graph() {
+  const Tensor x = rand({10000});
+  auto run = [&](int ops) {
+    return [&x, ops] {
+      Tensor y = x;
+      for (int i = 0; i < ops; i += 5) y = ((y * x + 0.5).tanh() - x).abs();
+      return y;
+    };
+  };
+  for (const int ops : {1000, 10000}) {
+    auto f = compile(run(ops));
+    auto start_ms = [&] {
+      reset_compile_cache();
+      codegen::reset_jit_for_testing();
+      const double start = now_ms();
+      f();
+      return now_ms() - start;
+    };
+    const double cold = start_ms(), warm = start_ms();
+    std::printf("%-38s cold start %.1f ms, from disk %.1f ms, then %.2f ms per call\n", str(ops, " pointwise ops on 10,000").c_str(), cold, warm, best_ms(f));
+  }
 }
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  // An empty cache of our own: a cold start is one.
+  const std::string folder = std::filesystem::temp_directory_path() / str("grapnel-bench-", static_cast<long>(now_ms()));
+  setenv("GRAPNEL_CACHE_DIR", folder.c_str(), 1);
+  compile_detail::pass_options().background_kernels = false;
+  if (argc > 1 && std::string_view(argv[1]) == "--cpu") {
+    set_num_threads(1);
+    processor_time = true;
+    --argc, ++argv;
+  }
+  auto wanted = [&](std::string_view name) {
+    return argc < 2 || std::any_of(argv + 1, argv + argc, [&](const char* a) { return name == a; });
+  };
   std::printf("threads: %d\n", get_num_threads());
-  recording();
-  pointwise_chain();
-  mlp(false);
-  mlp(true);
+  if (wanted("recording")) recording();
+  if (wanted("chain")) chain();
+  if (wanted("rows")) rows();
+  if (wanted("gelu")) gelu_mlp();
+  if (wanted("mlp")) mlp(false), mlp(true);
+  if (wanted("long")) long_graph();
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
 }

@@ -28,14 +28,18 @@ std::vector<std::string> candidates(const std::string& file, const char* environ
 
 }  // namespace
 
-LoadedModule load_module(const std::string& file, const char* environment_variable, const char* symbol) {
+LoadedModule load_module(const std::string& file, const char* environment_variable, const char* symbol, bool (*accept)(void* symbol)) {
   LoadedModule out;
   for (const std::string& path : candidates(file, environment_variable)) {
-    void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (module) out.symbol = dlsym(module, symbol);
-    if (out.symbol) return out;
-    const char* why = dlerror();
-    out.problem += std::string("  ") + (why ? why : path.c_str()) + "\n";
+    void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    void* const found = module ? dlsym(module, symbol) : nullptr;
+    if (found && (!accept || accept(found))) {
+      out.symbol = found;
+      return out;
+    }
+    const char* const why = dlerror();
+    out.problem += module ? "  " + path + ": is of another version of Grapnel\n" : std::string("  ") + (why ? why : path.c_str()) + "\n";
+    if (module) dlclose(module);
   }
   return out;
 }

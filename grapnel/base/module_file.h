@@ -11,7 +11,7 @@ struct LoadedModule {
 };
 
 /// Loads `file` and looks `symbol` up in it. Looked for in the file that the environment variable names, beside the library or program that this
-/// code is in, where it was installed, and where the system looks. The module stays loaded.
-LoadedModule load_module(const std::string& file, const char* environment_variable, const char* symbol);
+/// code is in, where it was installed, and where the system looks. Only a module whose symbol `accept` likes will do. It stays loaded.
+LoadedModule load_module(const std::string& file, const char* environment_variable, const char* symbol, bool (*accept)(void* symbol) = nullptr);
 
 }  // namespace grapnel::base

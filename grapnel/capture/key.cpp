@@ -58,19 +58,19 @@ void value(Trace& trace, const Value& v, bool with_sizes) {
 
 void call(Trace& trace, const Instruction& c) {
   const auto address = std::bit_cast<uint64_t>(c.op);
-  trace.key.push_back((c.inplace ? kInplace : kCall) | static_cast<uint32_t>(c.inputs) << 8 | static_cast<uint32_t>(c.outputs) << 20);
-  trace.key.push_back(static_cast<uint32_t>(address));
-  trace.key.push_back(static_cast<uint32_t>(address >> 32));
   const auto inputs = trace.inputs_of(c), outputs = trace.outputs_of(c);
+  const size_t at = trace.key.size();
+  trace.key.resize(at + 3 + inputs.size() + outputs.size());
+  uint32_t* word = trace.key.data() + at;
+  *word++ = (c.inplace ? kInplace : kCall) | static_cast<uint32_t>(c.inputs) << 8 | static_cast<uint32_t>(c.outputs) << 20;
+  *word++ = static_cast<uint32_t>(address);
+  *word++ = static_cast<uint32_t>(address >> 32);
   for (const ValueId id : inputs) {
     // Values are few enough that the top bit is free for: has the full shape of the result.
-    uint32_t word = id;
-    if (id != kNone && c.op->elementwise &&
-        trace.sizes_of(trace.values[id]) == trace.sizes_of(trace.values[outputs[0]]))
-      word |= 0x80000000;
-    trace.key.push_back(word);
+    const bool full = id != kNone && c.op->elementwise && trace.sizes_of(trace.values[id]) == trace.sizes_of(trace.values[outputs[0]]);
+    *word++ = full ? id | 0x80000000 : id;
   }
-  for (const ValueId id : outputs) trace.key.push_back(id);
+  for (const ValueId id : outputs) *word++ = id;
   if (c.op->attrs_size > 0 && c.op->family != Family::view) {
     Words words(trace.key);
     c.op->visit_attrs(trace.attrs_of(c), words);

@@ -4,12 +4,26 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <new>
+#include <utility>
 
 #include "grapnel/base/source_site.h"
 #include "grapnel/capture/key.h"
 #include "grapnel/ops/on_failure.h"
 
 namespace grapnel {
+
+void capture::Trace::clear() {
+  slots.clear();
+  values.clear();
+  calls.clear();
+  ids.clear();
+  dims.clear();
+  numbers.clear();
+  attrs.clear();
+  kept.clear();
+  key.clear();
+}
 
 void before_raw_access(const Storage& storage) {
   if (record::active() && record::current->holds(storage)) record::current->flush_for("data_ptr");
@@ -44,6 +58,37 @@ namespace {
 /// Longer traces are run in pieces.
 constexpr size_t kLongestTrace = 20000;
 
+/// Traces that were run leave their memory to the next one, so that recording allocates nothing in the steady state.
+constinit thread_local Trace* spare = nullptr;
+constexpr size_t kLargestSpare = 1 << 16;  // calls
+
+constinit thread_local bool thread_ends = false;
+
+void give_back(Trace&& trace) noexcept {
+  struct Owner {
+    ~Owner() {
+      delete std::exchange(spare, nullptr);
+      thread_ends = true;
+    }
+  };
+  if (thread_ends || spare || trace.calls.capacity() > kLargestSpare) return;
+  static thread_local Owner owner;
+  trace.clear();
+  spare = new (std::nothrow) Trace(std::move(trace));
+}
+Trace take_spare() {
+  if (!spare) return {};
+  const std::unique_ptr<Trace> owner(std::exchange(spare, nullptr));
+  return std::move(*owner);
+}
+
+/// A copy of memory that may change before the trace runs.
+StoragePtr snapshot(const Storage& storage) {
+  StoragePtr copy = Storage::create(storage.bytes());
+  if (storage.bytes() > 0) std::memcpy(copy->data(), storage.data(), storage.bytes());
+  return copy;
+}
+
 /// Owns storages whose values will never come.
 class Lost final : public PendingOwner {
  public:
@@ -61,8 +106,11 @@ class Lost final : public PendingOwner {
 
 }  // namespace
 
-Recorder::Recorder(Sink& sink) : sink_(sink) { forget(); }
-Recorder::~Recorder() { give_up("the function that was recording it ended with an exception."); }
+Recorder::Recorder(Sink& sink) : sink_(sink), trace_(take_spare()) { forget(); }
+Recorder::~Recorder() {
+  give_up("the function that was recording it ended with an exception.");
+  give_back(std::move(trace_));
+}
 
 RecordScope::~RecordScope() {
   recorder_.give_up(std::uncaught_exceptions() > 0 ? "the function that was recording it threw an exception."
@@ -75,12 +123,15 @@ RecordScope::~RecordScope() {
 SlotId Recorder::lift(const StoragePtr& storage) {
   const auto [at, added] = outside_.try_emplace(storage.get(), static_cast<SlotId>(trace_.slots.size()));
   if (added) {
-    Slot slot;
+    Slot& slot = trace_.slots.emplace_back();
     slot.held = storage;
+    if (storage->borrowed()) {
+      blobs_.push_back(storage);
+      slot.held = snapshot(*storage);
+    }
     slot.storage = storage.get();
     slot.outside = true;
     slot.bytes = storage->bytes();
-    trace_.slots.push_back(std::move(slot));
   }
   return at->second;
 }
@@ -95,23 +146,33 @@ SlotId Recorder::slot_of(const Tensor& t) {
   return lift(storage);
 }
 
-ValueId Recorder::add_value(const Tensor& t, SlotId slot) {
+ValueId Recorder::add_value(const Tensor& t, SlotId slot, bool linear) {
   const TensorImpl& impl = t.impl();
-  Value v;
+  const auto rank = static_cast<size_t>(impl.sizes.size()), at = trace_.dims.size();
+  trace_.dims.resize(at + 2 * rank + 1);
+  int64_t* const dims = trace_.dims.data() + at;
+  for (size_t i = 0; i < rank; ++i) {
+    dims[i] = impl.sizes[static_cast<int>(i)];
+    dims[rank + i] = impl.strides[static_cast<int>(i)];
+  }
+  dims[2 * rank] = impl.offset;
+  const auto id = static_cast<ValueId>(trace_.values.size());
+  Value& v = trace_.values.emplace_back();
   v.slot = slot;
   v.dtype = impl.dtype;
-  v.rank = static_cast<uint8_t>(impl.sizes.size());
+  v.rank = static_cast<uint8_t>(rank);
   v.wrapped = impl.wrapped_number;
-  v.dims = static_cast<uint32_t>(trace_.dims.size());
-  v.linear = impl.offset == 0 && static_cast<size_t>(impl.numel) * element_size(impl.dtype) == impl.storage->bytes() && impl.is_contiguous();
-  trace_.dims.insert(trace_.dims.end(), impl.sizes.begin(), impl.sizes.end());
-  trace_.dims.insert(trace_.dims.end(), impl.strides.begin(), impl.strides.end());
-  trace_.dims.push_back(impl.offset);
-  const auto id = static_cast<ValueId>(trace_.values.size());
-  v.next = trace_.slots[slot].first;
-  trace_.slots[slot].first = id;
-  trace_.values.push_back(v);
+  v.dims = static_cast<uint32_t>(at);
+  v.linear = linear;
+  v.next = std::exchange(trace_.slots[slot].first, id);
+  key::value(trace_, v, sink_.keys_sizes());
   return id;
+}
+
+ValueId Recorder::new_value(const Tensor& t, SlotId slot) {
+  const TensorImpl& impl = t.impl();
+  return add_value(t, slot,
+                   impl.offset == 0 && static_cast<size_t>(impl.numel) * element_size(impl.dtype) == impl.storage->bytes() && impl.is_contiguous());
 }
 
 ValueId Recorder::number(const Tensor& t, const LiftedNumber* lifted) {
@@ -156,9 +217,7 @@ ValueId Recorder::value_of(const Tensor& t) {
   }
   const SlotId slot = slot_of(t);
   if (const ValueId known = find_in(slot, impl); known != kNone) return known;
-  const ValueId id = add_value(t, slot);
-  key::value(trace_, trace_.values[id], sink_.keys_sizes());
-  return id;
+  return new_value(t, slot);
 }
 
 Tensor Recorder::pending_empty(const Shape& sizes, DType dtype) {
@@ -166,11 +225,10 @@ Tensor Recorder::pending_empty(const Shape& sizes, DType dtype) {
   int64_t bytes = 0;
   if (__builtin_mul_overflow(n, static_cast<int64_t>(element_size(dtype)), &bytes)) fail("empty: ", sizes, " of ", dtype, " does not fit in memory.");
   StoragePtr storage = Storage::create_lazy(static_cast<size_t>(bytes));
-  Slot slot;
+  storage->set_pending(this, static_cast<SlotId>(trace_.slots.size()));
+  Slot& slot = trace_.slots.emplace_back();
   slot.storage = storage.get();
   slot.bytes = static_cast<size_t>(bytes);
-  storage->set_pending(this, static_cast<SlotId>(trace_.slots.size()));
-  trace_.slots.push_back(std::move(slot));
   return Tensor(TensorImpl::create(std::move(storage), dtype, sizes, contiguous_strides(sizes)));
 }
 
@@ -187,6 +245,7 @@ void Recorder::mark_written(const Tensor& t, SlotId slot) {
   Slot& s = trace_.slots[slot];
   if (!s.outside || s.written) return;
   s.written = true;
+  s.held = t.impl().storage;  // not a copy of borrowed memory: the write is for its owner
   Storage& storage = *t.impl().storage;
   versions_.emplace_back(t.impl().storage, storage.version());
   // The slot holds the storage, so hiding its data takes nothing away that the trace could not give back.
@@ -209,26 +268,30 @@ void Recorder::append(const Op& op, Inputs inputs, const void* attrs, std::span<
   call.inplace = inplace;
   call.inputs = static_cast<uint16_t>(inputs.size());
   call.outputs = static_cast<uint16_t>(out.size());
-  SmallVector<ValueId, 8> ids;
-  for (const Tensor* t : inputs) ids.push_back(t->defined() ? value_of(*t) : kNone);
-  for (const Tensor& t : out) {
+  call.operands = static_cast<uint32_t>(trace_.ids.size());
+  trace_.ids.resize(call.operands + inputs.size() + out.size());
+  // Lifting a value does not append ids, so the place stays.
+  ValueId* const ids = trace_.ids.data() + call.operands;
+  for (size_t i = 0; i < inputs.size(); ++i) ids[i] = inputs[i]->defined() ? value_of(*inputs[i]) : kNone;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Tensor& t = out[i];
+    ValueId& id = ids[inputs.size() + i];
     if (!t.defined()) {
-      ids.push_back(kNone);
+      id = kNone;
     } else if (inplace) {
-      ids.push_back(ids[0]);
-      mark_written(t, trace_.values[ids[0]].slot);
+      id = ids[0];
+      mark_written(t, trace_.values[id].slot);
+    } else if (op.family != Family::view) {
+      const StoragePtr& storage = t.impl().storage;
+      // Fresh memory, which a call sees for the first time.
+      if (storage->pending() == this && trace_.slots[storage->pending_slot()].first == kNone) id = new_value(t, storage->pending_slot());
+      else id = value_of(t);
     } else {
-      ValueId id = value_of(t);
+      id = value_of(t);
       // A view that changes nothing at these sizes may at others, and the key is the same for all of them.
-      if (op.family == Family::view && id == ids[0]) {
-        id = add_value(t, trace_.values[id].slot);
-        key::value(trace_, trace_.values[id], sink_.keys_sizes());
-      }
-      ids.push_back(id);
+      if (id == ids[0]) id = new_value(t, trace_.values[id].slot);
     }
   }
-  call.operands = static_cast<uint32_t>(trace_.ids.size());
-  trace_.ids.insert(trace_.ids.end(), ids.begin(), ids.end());
   write_attrs(call, attrs);
   if (sink_.names_hooks()) name_hook(call);
   key::call(trace_, call);
@@ -269,10 +332,11 @@ void Recorder::close() {
 }
 
 void Recorder::forget() {
-  trace_ = Trace();
+  trace_.clear();
   trace_.attrs.emplace_back();  // what ops without attributes are given, so that a reference to them refers to something
   opaque_pending_ = false;
   outside_.clear();
+  blobs_.clear();
   undo_.clear();
   on_failure_.clear();
   versions_.clear();
@@ -284,7 +348,7 @@ Trace Recorder::take() {
   undo_.clear();
   versions_.clear();
   close();
-  Trace taken = std::move(trace_);
+  Trace taken = std::exchange(trace_, take_spare());
   forget();
   return taken;
 }
@@ -316,6 +380,7 @@ void Recorder::flush() {
     for (const auto& fn : on_failure) fn();
     throw;
   }
+  give_back(std::move(closed));
 }
 
 void Recorder::flush_for(const char* what) {

@@ -84,7 +84,8 @@ class Recorder final : public PendingOwner {
   capture::SlotId slot_of(const Tensor& t);
   capture::ValueId find_in(capture::SlotId slot, const TensorImpl& impl) const;
   capture::SlotId lift(const StoragePtr& storage);
-  capture::ValueId add_value(const Tensor& t, capture::SlotId slot);
+  capture::ValueId add_value(const Tensor& t, capture::SlotId slot, bool linear);
+  capture::ValueId new_value(const Tensor& t, capture::SlotId slot);
   capture::ValueId number(const Tensor& t, const LiftedNumber* lifted);
   void write_attrs(capture::Instruction& call, const void* attrs);
   void name_hook(capture::Instruction& call);
@@ -96,6 +97,7 @@ class Recorder final : public PendingOwner {
   capture::Trace trace_;
   std::unordered_map<const Storage*, capture::SlotId> outside_;
   uint64_t flushes_ = 0;
+  std::vector<StoragePtr> blobs_;  ///< borrowed memory of which the trace has a copy
   bool opaque_pending_ = false;  ///< a call of user code waits to be run
   std::vector<std::function<void()>> undo_, on_failure_;
   std::vector<std::pair<StoragePtr, uint32_t>> versions_;  ///< of storages from outside, before the first recorded write

@@ -82,6 +82,8 @@ struct Trace {
     return n;
   }
   bool empty() const { return calls.empty(); }
+  /// Forgets everything but the memory it was written in.
+  void clear();
 };
 
 }  // namespace grapnel::capture

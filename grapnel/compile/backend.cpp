@@ -4,17 +4,21 @@
 #include "grapnel/base/log.h"
 #include "grapnel/codegen/jit.h"
 #include "grapnel/compile/executable.h"
-#include "grapnel/compile/group_run.h"
 #include "grapnel/compile/memory.h"
 #include "grapnel/compile/observe.h"
 #include "grapnel/compile/passes.h"
 #include "grapnel/compile/plan.h"
+#include "grapnel/compile/sweep_run.h"
 
 namespace grapnel::compile_detail {
 
 using namespace capture;
 
 namespace {
+
+void fail_if_asked(Stage stage) {
+  if (pass_options().fails == stage) fail("a test asked for a failure.");
+}
 
 /// Kernels are made on a thread of their own while the first runs interpret; somebody who wants an error instead has to wait for it.
 std::shared_ptr<const codegen::Kernel> make_kernel(const codegen::BlockProgram& program, OnFailure on_failure) {
@@ -31,15 +35,20 @@ void warn_once(const codegen::Kernel& kernel) {
 
 class Planned final : public Executable {
  public:
-  Planned(const Trace& trace, bool fuse, OnFailure on_failure) : simplified_(simplify(trace, pass_options())) {
+  Planned(const Trace& trace, PlanOptions options, OnFailure on_failure) : simplified_(simplify(trace, pass_options())) {
+#ifndef NDEBUG
+    verify(trace, simplified_);
+#endif
+    fail_if_asked(Stage::passes);
     if (simplified_.same.empty()) {
-      plan_ = make_plan(trace, simplified_.skipped, fuse);
+      plan(trace, options);
     } else {
       Trace joined = trace;
       redirect(joined, simplified_);
-      plan_ = make_plan(joined, simplified_.skipped, fuse);
+      plan(joined, options);
     }
     kernels = static_cast<int64_t>(plan_.groups.size());
+    fail_if_asked(Stage::kernels);
     for (const Group& g : plan_.groups) {
       fused_calls += static_cast<int64_t>(g.calls.size());
       kernels_.push_back(make_kernel(g.program, on_failure));
@@ -51,25 +60,57 @@ class Planned final : public Executable {
     Memory memory(trace);
     RunObserver* const observer = RunObserver::current;
     if (observer) [[unlikely]] observer->on_graph(trace);
-    for (const Item& item : plan_.items) {
+    for (size_t i = 0; i < plan_.items.size(); ++i) {
+      const Item& item = plan_.items[i];
       const auto begin = observer ? std::chrono::steady_clock::now() : RunObserver::Time();
-      if (item.group >= 0) {
-        const codegen::Kernel& kernel = *kernels_[static_cast<size_t>(item.group)];
-        if (kernel.state() == codegen::Kernel::State::failed) [[unlikely]] warn_once(kernel);
-        run_group(plan_.groups[static_cast<size_t>(item.group)], kernel.fn(), trace, memory, counts);
-      } else run_call(trace, trace.calls[item.call], memory);
-      if (observer) [[unlikely]] tell(*observer, trace, item, begin);
-      for (const SlotId slot : item.last_uses) memory.release(slot);
+      size_t done = item.sweep < 0 ? 0 : swept(plan_.sweeps[static_cast<size_t>(item.sweep)], trace, memory, counts);
+      if (done == 0) {
+        if (item.group >= 0) run_group(group(item), code(item), trace, memory, counts);
+        else run_call(trace, trace.calls[item.call], memory);
+        done = 1;
+      }
+      if (observer) [[unlikely]] tell(*observer, trace, i, done, begin);
+      for (size_t k = 0; k < done; ++k)
+        for (const SlotId slot : plan_.items[i + k].last_uses) memory.release(slot);
+      i += done - 1;
     }
     for (const Slot& s : trace.slots)
       if (s.live) s.held->data();
   }
 
  private:
-  void tell(RunObserver& observer, const Trace& trace, const Item& item, RunObserver::Time begin) const {
+  /// Items [first, first + count) have run, together if there are several.
+  void tell(RunObserver& observer, const Trace& trace, size_t first, size_t count, RunObserver::Time begin) const {
     const auto end = std::chrono::steady_clock::now();
-    if (item.group >= 0) observer.on_item(trace, {plan_.groups[static_cast<size_t>(item.group)].calls, true, begin, end});
-    else observer.on_item(trace, {{&item.call, 1}, false, begin, end});
+    if (plan_.items[first].group < 0) return observer.on_item(trace, {{&plan_.items[first].call, 1}, false, begin, end});
+    std::vector<uint32_t> calls;
+    for (size_t k = 0; k < count; ++k) {
+      const Group& g = group(plan_.items[first + k]);
+      calls.insert(calls.end(), g.calls.begin(), g.calls.end());
+    }
+    observer.on_item(trace, {calls, true, begin, end});
+  }
+  void plan(const Trace& trace, PlanOptions options) {
+    plan_ = make_plan(trace, simplified_.skipped, options);
+#ifndef NDEBUG
+    verify(trace, simplified_.skipped, plan_);
+#endif
+    fail_if_asked(Stage::plan);
+  }
+  const Group& group(const Item& item) const { return plan_.groups[static_cast<size_t>(item.group)]; }
+  codegen::BlockFn code(const Item& item) const {
+    const codegen::Kernel& kernel = *kernels_[static_cast<size_t>(item.group)];
+    if (kernel.state() == codegen::Kernel::State::failed) [[unlikely]] warn_once(kernel);
+    return kernel.fn();
+  }
+  /// How many items are done.
+  size_t swept(const Sweep& sweep, Trace& trace, Memory& memory, RunCounts& counts) const {
+    SmallVector<SweepPart, 8> parts;
+    for (size_t k = 0; k < sweep.parts.size(); ++k) {
+      const Item& item = plan_.items[sweep.first + k];
+      parts.push_back({&group(item), code(item)});
+    }
+    return run_sweep(sweep, {parts.data(), parts.size()}, trace, memory, counts) ? parts.size() : 0;
   }
 
   Simplified simplified_;
@@ -81,7 +122,8 @@ class Planned final : public Executable {
 
 std::unique_ptr<Executable> make_executable(const Trace& trace, const CompileOptions& options) {
   if (options.backend == Backend::eager) return make_op_by_op();
-  return std::make_unique<Planned>(trace, options.backend == Backend::fused && pass_options().fusion, options.on_failure);
+  const PlanOptions plan{options.backend == Backend::fused && pass_options().fusion, pass_options().sweeps};
+  return std::make_unique<Planned>(trace, plan, options.on_failure);
 }
 
 }  // namespace grapnel::compile_detail

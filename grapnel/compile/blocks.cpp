@@ -6,14 +6,20 @@
 
 namespace grapnel::compile_detail {
 
-Stream::Stream(const Tensor& t, const Shape& sizes, Compute compute)
-    : data_(t.impl().data()), dtype_(t.dtype()), compute_(compute), stored_size_(static_cast<int64_t>(element_size(t.dtype()))),
-      size_(static_cast<int64_t>(element_size(dtype_of(compute)))), native_(t.dtype() == dtype_of(compute)) {
-  const TensorImpl& impl = t.impl();
-  const int missing = sizes.size() - impl.sizes.size();
-  for (int i = 0; i < sizes.size(); ++i) {
+using namespace capture;
+
+Stream::Stream(const Trace& trace, ValueId id, ValueId shape, Compute compute, const Place& place) : place_(place), compute_(compute) {
+  const Value& v = trace.values[id];
+  dtype_ = v.dtype;
+  stored_size_ = static_cast<int64_t>(element_size(dtype_));
+  size_ = static_cast<int64_t>(element_size(dtype_of(compute)));
+  native_ = dtype_ == dtype_of(compute);
+  if (place_.data) place_.data += trace.offset_of(v) * stored_size_;
+  const IntArrayRef sizes = trace.sizes_of(trace.values[shape]), own = trace.sizes_of(v), strides = trace.strides_of(v);
+  const size_t missing = sizes.size() - own.size();
+  for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 1) continue;
-    const int64_t stride = i < missing || impl.sizes[i - missing] == 1 ? 0 : impl.strides[i - missing];
+    const int64_t stride = i < missing || own[i - missing] == 1 ? 0 : strides[i - missing];
     if (rank_ > 0 && strides_[rank_ - 1] == stride * sizes[i]) {
       sizes_[rank_ - 1] *= sizes[i];
       strides_[rank_ - 1] = stride;
@@ -36,48 +42,48 @@ int64_t Stream::offset(int64_t linear) const {
 }
 
 template <class Fn>
-void Stream::for_rows(int64_t begin, int64_t n, Fn&& fn) const {
+void Stream::for_rows(int64_t begin, int64_t n, const Span& span, Fn&& fn) const {
   const int64_t row = rank_ == 0 ? 1 : sizes_[rank_ - 1], stride = rank_ == 0 ? 1 : strides_[rank_ - 1];
+  char* const data = base(span);
   for (int64_t done = 0; done < n;) {
     const int64_t length = std::min(n - done, row - (begin + done) % row);
-    fn(data_ + offset(begin + done) * stored_size_, stride, done, length);
+    fn(data + offset(begin + done) * stored_size_, stride, done, length);
     done += length;
   }
 }
 
-const void* Stream::read(int64_t begin, int64_t n, void* buffer, bool pad) const {
-  const bool complete = !pad || n % codegen::kLanes == 0;
-  if (native_ && complete) {
-    if (contiguous_) return data_ + begin * stored_size_;
-    const int64_t row = sizes_[rank_ - 1];
-    if (strides_[rank_ - 1] == 1 && row - begin % row >= n) return data_ + offset(begin) * stored_size_;
-  }
-  const auto load = kernels::table().load[static_cast<int>(dtype_)][static_cast<int>(compute_)];
-  for_rows(begin, n, [&](const char* from, int64_t stride, int64_t done, int64_t length) {
-    load(from, stride, static_cast<char*>(buffer) + done * size_, length);
-  });
-  // What lies behind the last element is computed with too, so it must be something.
-  if (!complete) std::memset(static_cast<char*>(buffer) + n * size_, 0, static_cast<size_t>((codegen::kLanes - n % codegen::kLanes) * size_));
-  return buffer;
-}
-
-void* Stream::target(int64_t begin, int64_t n, bool pad) const {
-  if (!native_ || (pad && n % codegen::kLanes != 0)) return nullptr;
-  if (contiguous_) return data_ + begin * stored_size_;
+char* Stream::direct(int64_t begin, int64_t n, bool pad, const Span& span) const {
+  // Behind what is local there is room for whole lanes.
+  if (!native_ || (pad && n % codegen::kLanes != 0 && !(is_local() && contiguous_))) return nullptr;
+  if (contiguous_) return base(span) + begin * stored_size_;
   const int64_t row = sizes_[rank_ - 1];
-  if (strides_[rank_ - 1] == 1 && row - begin % row >= n) return data_ + offset(begin) * stored_size_;
+  if (strides_[rank_ - 1] == 1 && row - begin % row >= n) return base(span) + offset(begin) * stored_size_;
   return nullptr;
 }
 
-void Stream::write(const void* block, int64_t begin, int64_t n) const {
+const void* Stream::read(int64_t begin, int64_t n, void* buffer, bool pad, const Span& span) const {
+  if (const void* block = direct(begin, n, pad, span)) return block;
+  const auto load = kernels::table().load[static_cast<int>(dtype_)][static_cast<int>(compute_)];
+  for_rows(begin, n, span, [&](const char* from, int64_t stride, int64_t done, int64_t length) {
+    load(from, stride, static_cast<char*>(buffer) + done * size_, length);
+  });
+  // What lies behind the last element is computed with too, so it must be something.
+  if (pad && n % codegen::kLanes != 0)
+    std::memset(static_cast<char*>(buffer) + n * size_, 0, static_cast<size_t>((codegen::kLanes - n % codegen::kLanes) * size_));
+  return buffer;
+}
+
+void* Stream::target(int64_t begin, int64_t n, bool pad, const Span& span) const { return direct(begin, n, pad, span); }
+
+void Stream::write(const void* block, int64_t begin, int64_t n, const Span& span) const {
   const auto store = kernels::table().store[static_cast<int>(dtype_)][static_cast<int>(compute_)];
-  for_rows(begin, n, [&](char* to, int64_t stride, int64_t done, int64_t length) {
+  for_rows(begin, n, span, [&](char* to, int64_t stride, int64_t done, int64_t length) {
     store(static_cast<const char*>(block) + done * size_, to, stride, length);
   });
 }
 
-void Stream::fill(void* buffer, int64_t n) const {
-  kernels::table().load[static_cast<int>(dtype_)][static_cast<int>(compute_)](data_, 0, buffer, n);
+void Stream::fill(void* buffer, int64_t n, const Span& span) const {
+  kernels::table().load[static_cast<int>(dtype_)][static_cast<int>(compute_)](base(span), 0, buffer, n);
 }
 
 }  // namespace grapnel::compile_detail

@@ -1,38 +1,62 @@
 /// Feeding a block program: operands of any layout and type become contiguous blocks of compute type, and results go back.
 #pragma once
 
+#include "grapnel/capture/trace.h"
 #include "grapnel/codegen/block_program.h"
-#include "grapnel/ops/loop_nest.h"
 
 namespace grapnel::compile_detail {
 
 /// Elements per block: a few dozen blocks fit in the first-level cache.
 inline constexpr int64_t kBlock = 1024;
 
+inline int64_t padded(int64_t n) { return (n + codegen::kLanes - 1) / codegen::kLanes * codegen::kLanes; }
+
+/// The span of a sweep that a thread is working on.
+struct Span {
+  char* scratch = nullptr;  ///< memory of the thread
+  int64_t begin = 0;        ///< number of the first element
+  int64_t first_row = 0;
+};
+
+/// Where the values of an operand are.
+struct Place {
+  char* data = nullptr;  ///< in memory; or, when null,
+  size_t local = 0;      ///< so many bytes into the scratch memory of a span, padded to whole lanes
+  bool per_row = false;  ///< local: one element per row
+};
+
 /// One operand as a sequence of elements in row-major order of its (broadcast) shape.
 class Stream {
  public:
-  /// `t` broadcast to `sizes`, read or written as `compute`.
-  Stream(const Tensor& t, const Shape& sizes, Compute compute);
+  /// Value `id` of the trace, which lies in `place`, broadcast to the shape of value `shape`, read or written as `compute`.
+  Stream(const capture::Trace& trace, capture::ValueId id, capture::ValueId shape, Compute compute, const Place& place);
 
   bool constant() const { return constant_; }
+  bool is_local() const { return !place_.data; }
   /// Elements [begin, begin + n) as a block: in place if they lie like one, else copied to `buffer`. Padded to a multiple of kLanes when
   /// `pad` is set, which always copies an incomplete block.
-  const void* read(int64_t begin, int64_t n, void* buffer, bool pad) const;
+  const void* read(int64_t begin, int64_t n, void* buffer, bool pad, const Span& span) const;
   /// Where a kernel may write [begin, begin + n) directly, or null.
-  void* target(int64_t begin, int64_t n, bool pad) const;
+  void* target(int64_t begin, int64_t n, bool pad, const Span& span) const;
   /// Stores a block that was computed in a buffer.
-  void write(const void* block, int64_t begin, int64_t n) const;
+  void write(const void* block, int64_t begin, int64_t n, const Span& span) const;
   /// The one value of a constant stream, repeated n times.
-  void fill(void* buffer, int64_t n) const;
-  int64_t bytes_per_element() const { return constant_ ? 0 : stored_size_; }
+  void fill(void* buffer, int64_t n, const Span& span) const;
+  /// That are moved from or to memory.
+  int64_t bytes_per_element() const { return constant_ || is_local() ? 0 : stored_size_; }
 
  private:
   int64_t offset(int64_t linear) const;
+  /// Where element 0 is, or would be.
+  char* base(const Span& span) const {
+    return place_.data ? place_.data : span.scratch + place_.local - (place_.per_row ? span.first_row : span.begin) * stored_size_;
+  }
+  /// The block itself if it lies in memory as kernels want it.
+  char* direct(int64_t begin, int64_t n, bool pad, const Span& span) const;
   template <class Fn>
-  void for_rows(int64_t begin, int64_t n, Fn&& fn) const;
+  void for_rows(int64_t begin, int64_t n, const Span& span, Fn&& fn) const;
 
-  char* data_;
+  Place place_;
   DType dtype_;
   Compute compute_;
   int64_t stored_size_, size_;

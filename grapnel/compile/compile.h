@@ -11,6 +11,7 @@
 
 #include "grapnel/base/source_site.h"
 #include "grapnel/compile/options.h"
+#include "grapnel/compile/replay.h"
 #include "grapnel/compile/session.h"
 #include "grapnel/compile/stats.h"
 
@@ -19,15 +20,22 @@ namespace grapnel {
 template <class F>
 class Compiled {
  public:
-  Compiled(F fn, const CompileOptions& options) : fn_(std::move(fn)), session_(std::make_shared<compile_detail::Session>(options)) {}
+  Compiled(F fn, const CompileOptions& options) : fn_(std::move(fn)), session_(std::make_shared<compile_detail::Session>(options)) {
+    if (options.replay) replays_ = std::make_shared<compile_detail::Replays>(session_);
+  }
 
   /// Calls the function and computes everything it returns or leaves behind.
   template <class... Args>
     requires std::invocable<F&, Args...>
   std::invoke_result_t<F&, Args...> operator()(Args&&... args) {
+    using Result = std::invoke_result_t<F&, Args...>;
+    if (replays_ && !record::active()) {
+      if constexpr (compile_detail::replayable<Result, Args...>)
+        return compile_detail::replay<Result>(*replays_, [&]() -> Result { return std::invoke(fn_, std::forward<Args>(args)...); }, args...);
+      else compile_detail::refuse_types();
+    }
     compile_detail::CompileScope scope(session_);
     const base::UserCodeScope user;
-    using Result = std::invoke_result_t<F&, Args...>;
     if constexpr (std::is_void_v<Result>) {
       std::invoke(fn_, std::forward<Args>(args)...);
       scope.finish();
@@ -44,12 +52,16 @@ class Compiled {
 
   CompileStats stats() const { return session_->stats(); }
   /// Forgets the statistics and the graphs compiled for this function.
-  void reset() { session_->reset(); }
+  void reset() {
+    session_->reset();
+    if (replays_) replays_->forget();
+  }
   F& function() { return fn_; }
 
  private:
   F fn_;
   std::shared_ptr<compile_detail::Session> session_;
+  std::shared_ptr<compile_detail::Replays> replays_;  ///< null unless asked for
 };
 
 /// A callable that does what `fn` does. Copies share statistics.

@@ -1,13 +1,73 @@
-/// Runs one group of a plan over the elements of a trace.
+/// GroupRun: one group of a plan, bound to the memory and sizes of one trace.
 #pragma once
 
+#include "grapnel/compile/blocks.h"
 #include "grapnel/compile/executable.h"
 #include "grapnel/compile/memory.h"
 #include "grapnel/compile/plan.h"
+#include "grapnel/ops/kernels/reduce_kernel.h"
 
 namespace grapnel::compile_detail {
 
-/// `kernel` may be null: then the program is interpreted.
-void run_group(const Group& group, codegen::BlockFn kernel, capture::Trace& trace, Memory& memory, RunCounts& counts);
+/// How the elements of a sweep fall into rows and spans.
+struct Cut {
+  int64_t elements = 0, rows = 0;
+  int64_t row = 1;       ///< elements per row
+  int64_t span = 0;      ///< elements per span, at most
+  bool in_parts = false;  ///< rows are longer than spans: their results are put together at the end
+};
+
+class GroupRun {
+ public:
+  /// Where a slot is: in memory, or local.
+  using PlaceOf = Place (*)(void* context, capture::SlotId slot);
+
+  /// `kernel` may be null: then the program is interpreted. `area`: where its scratch memory begins, in bytes.
+  GroupRun(const Group& group, codegen::BlockFn kernel, const capture::Trace& trace, const Cut& cut, size_t area, PlaceOf place_of, void* context,
+           RunCounts& counts);
+
+  /// Scratch memory of a thread, the bytes before `area` included.
+  size_t scratch_bytes() const;
+  int64_t steps() const { return static_cast<int64_t>(g_.program.steps.size()); }
+
+  /// Computes elements [begin, end) of the group's own sequence.
+  void run(int64_t begin, int64_t end, const Span& span) const;
+  /// The end of reductions whose rows were computed in parts.
+  void finish() const;
+  /// Everything at once, for reductions of columns. `grain`: elements that are worth a thread.
+  void run_columns(int64_t grain) const;
+
+ private:
+  /// What a reduction of the group works on.
+  struct Target {
+    const kernels::ReduceKernels* kernels;
+    Compute compute;
+    int64_t size;
+    Stream out;
+    mutable std::vector<char> parts;  ///< results of chunks, in row order
+  };
+  using Pointers = SmallVector<char*, 4>;
+
+  size_t staging_bytes() const;
+  int64_t reduced_elements() const;
+  Pointers reduced_blocks(const Span& span) const;
+  void compute(int64_t begin, int64_t end, char* const* reduced, const Span& span) const;
+  void reduce_rows(int64_t begin, int64_t end, const Span& span) const;
+  void reduce_chunk(int64_t begin, int64_t end, const Span& span) const;
+  void reduce_long_row(int64_t begin, const Span& span) const;
+  void store(const Target& target, char* results, int64_t first, int64_t count, const Span& span) const;
+  void finish_columns(const Target& target, const char* partial, int64_t chunks, int64_t n, int64_t column, const Span& span) const;
+
+  const Group& g_;
+  const codegen::BlockFn kernel_;
+  const Cut cut_;
+  const size_t area_;
+  SmallVector<Stream, 8> inputs_, outputs_;
+  std::vector<uint64_t> scalars_;
+  std::vector<Target> targets_;
+};
+
+/// Buffers of this thread, reused from run to run.
+char* thread_scratch(size_t bytes);
 
 }  // namespace grapnel::compile_detail

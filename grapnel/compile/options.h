@@ -14,7 +14,7 @@ enum class Backend : uint8_t {
 };
 std::string_view name(Backend backend);
 
-/// `exact` keeps the bits of eager mode. `fast` allows contraction and reassociation inside fused kernels.
+/// `exact` keeps the bits of eager mode. `fast` is leave to use faster, looser arithmetic inside fused kernels; no kernel takes it so far.
 enum class Numerics : uint8_t { exact, fast };
 
 /// What happens when a graph cannot be compiled: run it as `aot_eager` after one warning, or throw.
@@ -24,7 +24,7 @@ struct CompileOptions {
   Backend backend = Backend::fused;
   bool fullgraph = false;  ///< reading a value in the middle is an error
   bool dynamic = true;     ///< sizes are arguments; otherwise every size gets its own graph
-  bool replay = false;     ///< the function is pure; a promise that is not made use of yet
+  bool replay = false;     ///< the function is pure: its body runs once per kind of arguments (compile/replay.h)
   Numerics numerics = Numerics::exact;
   OnFailure on_failure = OnFailure::fall_back;
   friend bool operator==(const CompileOptions&, const CompileOptions&) = default;

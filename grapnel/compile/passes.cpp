@@ -3,6 +3,9 @@
 #include <bit>
 #include <map>
 
+#include "grapnel/ops/defs/copy.h"
+#include "grapnel/ops/op_table.h"
+
 namespace grapnel::compile_detail {
 
 using namespace capture;
@@ -35,45 +38,124 @@ void drop_dead_code(const Trace& trace, std::vector<bool>& skipped) {
   }
 }
 
-/// Calls that repeat an earlier one on unchanged operands. Only where nobody can tell the results apart: the repeated one is not
-/// alive at the end, and neither is written again.
-void join_common(const Trace& trace, Simplified& result) {
-  std::vector<uint32_t> writes(trace.slots.size());
-  for (size_t i = 0; i < trace.calls.size(); ++i)
-    if (trace.calls[i].op->family != Family::view)
+/// Finds slots that hold what another slot holds: a call is then skipped, and its readers look at the other slot. Only where nobody can
+/// tell them apart: the slot is not alive at the end, and neither is written again.
+class Twins {
+ public:
+  Twins(const Trace& trace, Simplified& result)
+      : t_(trace), result_(result), writes_(trace.slots.size()), same_(trace.values.size()), twin_(trace.slots.size(), kNone),
+        made_by_(trace.slots.size(), kNone) {
+    for (uint32_t i = 0; i < trace.calls.size(); ++i) {
+      effects_ |= trace.calls[i].op->effect;
+      if (trace.calls[i].op->family == Family::view) continue;
       for (const ValueId id : trace.outputs_of(trace.calls[i]))
-        if (id != kNone) ++writes[trace.values[id].slot];
-  std::vector<ValueId> same(trace.values.size());
-  for (ValueId v = 0; v < same.size(); ++v) same[v] = v;
-  std::map<std::vector<uint64_t>, size_t> seen;
-  for (size_t i = 0; i < trace.calls.size(); ++i) {
-    const Instruction& c = trace.calls[i];
-    if (result.skipped[i] || c.inplace || c.op->effect || c.op->family == Family::view || c.op->attrs_size > 0 || c.outputs != 1) continue;
-    const ValueId out = trace.outputs_of(c)[0];
-    if (writes[trace.values[out].slot] != 1) continue;
-    std::vector<uint64_t> signature{std::bit_cast<uint64_t>(c.op)};
-    bool constant = true;
-    for (const ValueId id : trace.inputs_of(c)) {
-      // Numbers are lifted one by one; two that are equal now may differ next time.
-      constant &= id == kNone || (!trace.values[id].number && writes[trace.values[id].slot] <= (trace.slots[trace.values[id].slot].outside ? 0u : 1u));
-      signature.push_back(id == kNone ? kNone : same[id]);
+        if (id != kNone) {
+          ++writes_[slot_of(id)];
+          made_by_[slot_of(id)] = i;
+        }
     }
-    if (!constant) continue;
-    const auto [at, added] = seen.try_emplace(std::move(signature), i);
-    if (added || trace.slots[trace.values[out].slot].live) continue;
-    const ValueId twin = trace.outputs_of(trace.calls[at->second])[0];
-    result.skipped[i] = true;
-    result.same.emplace_back(trace.values[out].slot, trace.values[twin].slot);
-    same[out] = twin;
+    for (ValueId v = 0; v < same_.size(); ++v) same_[v] = v;
   }
-}
+
+  void find(const PassOptions& options) {
+    for (uint32_t i = 0; i < t_.calls.size(); ++i) {
+      const Instruction& c = t_.calls[i];
+      if (c.inplace || c.op->effect || c.op->family == Family::view || c.outputs != 1 || writes_[slot_of(t_.outputs_of(c)[0])] != 1) continue;
+      if (options.copies && is_copy(i)) continue;
+      if (options.algebra && undoes(i)) continue;
+      if (options.common_subexpressions) repeats(i);
+    }
+  }
+
+ private:
+  SlotId slot_of(ValueId id) const { return t_.values[id].slot; }
+  bool is_constant(ValueId id) const {
+    if (!is_tensor(t_, id)) return false;
+    const Slot& slot = t_.slots[slot_of(id)];
+    if (effects_ && (slot.outside || slot.live)) return false;  // code that we do not see may change it
+    return writes_[slot_of(id)] <= (slot.outside ? 0u : 1u);
+  }
+
+  /// The result of call i is what `source` holds.
+  bool join(uint32_t i, ValueId source) {
+    const ValueId out = t_.outputs_of(t_.calls[i])[0];
+    if (t_.slots[slot_of(out)].live) return false;
+    if (effects_ && t_.slots[slot_of(source)].live) return false;
+    const SlotId to = twin_[slot_of(source)] == kNone ? slot_of(source) : twin_[slot_of(source)];
+    result_.skipped[i] = true;
+    result_.same.emplace_back(slot_of(out), to);
+    twin_[slot_of(out)] = to;
+    same_[out] = same_[source];
+    return true;
+  }
+  /// The same elements at the same places of memory, type included.
+  bool could_be(ValueId out, ValueId source) const {
+    const Value &a = t_.values[out], &b = t_.values[source];
+    // Equal sizes are no coincidence here: an elementwise call of one operand has its shape.
+    return a.linear && b.linear && a.dtype == b.dtype && t_.sizes_of(a) == t_.sizes_of(b);
+  }
+
+  /// clone(), and conversions to the type that is there already.
+  bool is_copy(uint32_t i) {
+    const Instruction& c = t_.calls[i];
+    if (c.op != &op_of<Clone> && c.op != &op_of<Convert>) return false;
+    const ValueId in = t_.inputs_of(c)[0], out = t_.outputs_of(c)[0];
+    return is_constant(in) && could_be(out, in) && join(i, in);
+  }
+
+  /// Chains like -(-x), which change no bit (that is not the payload of a NaN).
+  bool undoes(uint32_t i) {
+    struct Rule {
+      const Op *outer, *inner;
+      bool drops_both;  ///< else the inner one stays
+    };
+    static const Rule rules[] = {{&op_of<Neg>, &op_of<Neg>, true},          {&op_of<LogicalNot>, &op_of<LogicalNot>, true},
+                                 {&op_of<Abs>, &op_of<Abs>, false},         {&op_of<Relu>, &op_of<Relu>, false},
+                                 {&op_of<Floor>, &op_of<Floor>, false},     {&op_of<Ceil>, &op_of<Ceil>, false},
+                                 {&op_of<Sign>, &op_of<Sign>, false}};
+    const Instruction& c = t_.calls[i];
+    const ValueId out = t_.outputs_of(c)[0], in = c.inputs == 1 ? t_.inputs_of(c)[0] : kNone;
+    if (in == kNone || !is_constant(in) || t_.slots[slot_of(in)].outside || !could_be(out, in)) return false;
+    const Instruction& inner = t_.calls[made_by_[slot_of(in)]];
+    for (const Rule& rule : rules) {
+      if (c.op != rule.outer || inner.op != rule.inner || inner.inplace) continue;
+      const ValueId source = rule.drops_both ? t_.inputs_of(inner)[0] : in;
+      // What is negated twice must not be overwritten in between or later.
+      return is_constant(source) && could_be(out, source) && join(i, source);
+    }
+    return false;
+  }
+
+  /// A call that repeats an earlier one on unchanged operands.
+  void repeats(uint32_t i) {
+    const Instruction& c = t_.calls[i];
+    if (c.op->attrs_size > 0 || c.op->random) return;
+    std::vector<uint64_t> signature{std::bit_cast<uint64_t>(c.op)};
+    for (const ValueId id : t_.inputs_of(c)) {
+      // Numbers are lifted one by one; two that are equal now may differ next time.
+      if (id != kNone && !is_constant(id)) return;
+      signature.push_back(id == kNone ? kNone : same_[id]);
+    }
+    const auto [at, added] = seen_.try_emplace(std::move(signature), i);
+    if (!added) join(i, t_.outputs_of(t_.calls[at->second])[0]);
+  }
+
+  const Trace& t_;
+  Simplified& result_;
+  std::vector<uint32_t> writes_;
+  std::vector<ValueId> same_;
+  std::vector<SlotId> twin_;       ///< what is read instead of a slot
+  std::vector<uint32_t> made_by_;  ///< the last call that writes a slot
+  bool effects_ = false;
+  std::map<std::vector<uint64_t>, uint32_t> seen_;
+};
 
 }  // namespace
 
 Simplified simplify(const Trace& trace, const PassOptions& options) {
   Simplified result;
   result.skipped.resize(trace.calls.size());
-  if (options.common_subexpressions) join_common(trace, result);
+  Twins(trace, result).find(options);
   if (options.dead_code && result.same.empty()) {
     drop_dead_code(trace, result.skipped);
   } else if (options.dead_code) {
@@ -84,10 +166,30 @@ Simplified simplify(const Trace& trace, const PassOptions& options) {
   return result;
 }
 
+void verify(const Trace& trace, const Simplified& simplified) {
+  GRAPNEL_ASSERT(simplified.skipped.size() == trace.calls.size(), "passes answered for ", simplified.skipped.size(), " of ", trace.calls.size(), " calls");
+  std::vector<bool> replaced(trace.slots.size());
+  for (const auto& [from, to] : simplified.same) {
+    GRAPNEL_ASSERT(from != to && trace.slots[from].bytes == trace.slots[to].bytes, "slot ", from, " cannot stand for slot ", to);
+    GRAPNEL_ASSERT(!trace.slots[from].live && !trace.slots[from].outside, "slot ", from, " is seen from outside");
+    GRAPNEL_ASSERT(!replaced[from] && !replaced[to], "slot ", to, " was replaced itself");
+    replaced[from] = true;
+  }
+  for (size_t i = 0; i < trace.calls.size(); ++i) {
+    const Instruction& c = trace.calls[i];
+    if (!simplified.skipped[i] || c.op->family == Family::view) continue;
+    GRAPNEL_ASSERT(!c.op->effect && !c.op->random, c.op->name, " must run");
+    for (const ValueId id : trace.outputs_of(c)) {
+      if (id == kNone) continue;
+      const Slot& slot = trace.slots[trace.values[id].slot];
+      GRAPNEL_ASSERT(!slot.live && !slot.outside, "the result of call ", i, ", ", c.op->name, ", is needed");
+    }
+  }
+}
+
 void redirect(Trace& trace, const Simplified& simplified) {
   for (const auto& [from, to] : simplified.same)
-    for (ValueId v = 0; v < trace.values.size(); ++v)
-      if (!trace.values[v].number && trace.values[v].slot == from) trace.values[v].slot = to;
+    for (ValueId v = trace.slots[from].first; v != kNone; v = trace.values[v].next) trace.values[v].slot = to;
 }
 
 }  // namespace grapnel::compile_detail

@@ -7,12 +7,19 @@
 
 namespace grapnel::compile_detail {
 
+/// The steps from a trace to an executable.
+enum class Stage : uint8_t { none, passes, plan, kernels };
+
 /// Which passes run; all do unless a test or a search for a bug switches one off.
 struct PassOptions {
   bool dead_code = true;
   bool common_subexpressions = true;
+  bool copies = true;              ///< read the original of a copy that never changes
+  bool algebra = true;             ///< steps that undo or repeat each other
   bool fusion = true;
+  bool sweeps = true;              ///< run neighbouring groups span by span
   bool background_kernels = true;  ///< start interpreted and switch to machine code when it is there
+  Stage fails = Stage::none;       ///< for tests: the step that fails
 };
 PassOptions& pass_options();
 
@@ -23,6 +30,8 @@ struct Simplified {
   std::vector<std::pair<capture::SlotId, capture::SlotId>> same;
 };
 Simplified simplify(const capture::Trace& trace, const PassOptions& options);
+/// Throws InternalError unless what the passes found fits the trace: twins are of one size, nothing that is needed is skipped.
+void verify(const capture::Trace& trace, const Simplified& simplified);
 
 /// Makes values over slots that have a twin look at the twin.
 void redirect(capture::Trace& trace, const Simplified& simplified);

@@ -9,6 +9,13 @@
 /// never stored. A call joins a group when everything it reads is either computed in that group for the same element or was in memory
 /// before the group started, and what it overwrites is read in the group only for the same element. Groups and single calls
 /// run in the order in which they were opened.
+///
+/// Note [Sweeps]
+/// Neighbouring groups over one sequence run together, span by span: each of them computes some thousand elements, then the next one
+/// the same elements, so that what they hand to each other stays in the cache, and is stored nowhere else if nobody else reads it. Where a
+/// group reads results of a reduction of the same sweep (softmax, layer norm and their gradients), spans are whole rows. What cannot
+/// be known without sizes, that rows are not too long and that a result is broadcast along its own row, is looked at when the sweep
+/// runs; if it does not hold, the groups run one after the other.
 #pragma once
 
 #include "grapnel/capture/trace.h"
@@ -41,18 +48,50 @@ struct Group {
   std::vector<uint32_t> calls;  ///< all calls of the group, to run it without a kernel
 };
 
+/// See Note [Sweeps]. The parts are the items `first`, `first + 1`, ...
+struct Sweep {
+  struct Part {
+    bool per_row;  ///< works on the results of reductions, one element per row
+  };
+  /// A slot that exists inside one span only.
+  struct Local {
+    capture::SlotId slot;
+    bool per_row;
+  };
+  uint32_t first = 0;
+  std::vector<Part> parts;
+  std::vector<Local> locals;
+  capture::ValueId space = 0;            ///< a value with all elements
+  uint32_t reduction = capture::kNone;   ///< a call that says how long rows are, if there is one
+  bool whole_rows = false;               ///< some part reads a result of a reduction
+  std::vector<Group::Input> along_rows;  ///< where it does so for every element of the row
+};
+
 struct Item {
   uint32_t call = capture::kNone;  ///< one call, or
   int32_t group = -1;              ///< a group
+  int32_t sweep = -1;              ///< this is the first item of a sweep
   std::vector<capture::SlotId> last_uses;
 };
 
 struct Plan {
   std::vector<Item> items;
   std::vector<Group> groups;
+  std::vector<Sweep> sweeps;
+};
+
+struct PlanOptions {
+  bool fuse = true;
+  bool sweeps = true;
 };
 
 /// `skipped[i]`: call i need not run.
-Plan make_plan(const capture::Trace& trace, const std::vector<bool>& skipped, bool fuse);
+Plan make_plan(const capture::Trace& trace, const std::vector<bool>& skipped, PlanOptions options);
+
+/// Throws InternalError unless every call that is needed is in the plan once, behind everything it has to follow.
+void verify(const capture::Trace& trace, const std::vector<bool>& skipped, const Plan& plan);
+
+/// Whether two values over one slot have the same element at the same place of a sequence.
+bool same_place(const capture::Trace& trace, capture::ValueId a, capture::ValueId b);
 
 }  // namespace grapnel::compile_detail

@@ -50,6 +50,7 @@ TEST_CASE("random programs give the same bits compiled as in eager mode, on each
       const Outcome got = outcome_of(program, [&](std::vector<Tensor> in) { return f(in); });
       // Errors of shape are raised while recording, errors of value when the graph runs.
       CHECK(got.error.empty() == want.error.empty());
+      CHECK(f.stats().fallbacks == 0);
       if (!want.error.empty()) continue;
       CHECK(got.generator == want.generator);
       REQUIRE(got.tensors.size() == want.tensors.size());

@@ -124,6 +124,25 @@ class RandomProgram {
       default: return is_int(x) ? x.cumsum(dim) : softmax(x, dim);
     }
   }
+  /// Rows that look at their own sums and maxima, as softmax and layer norm do.
+  static Tensor rows(const Tensor& a, Rng& rng) {
+    if (a.dim() == 0 || is_int(a) || a.size(-1) == 0) return a.abs();
+    const Tensor top = a.amax({-1}, true);
+    switch (rng() % 6) {
+      case 0: {
+        const Tensor e = exp(a - top);
+        return e / e.sum({-1}, true);
+      }
+      case 1: {
+        const Tensor c = a - a.mean({-1}, true);
+        return c * rsqrt(c.square().mean({-1}, true) + 0.01);
+      }
+      case 2: return a * 0.5 - (a * 0.5).sum({-1}).unsqueeze(-1);
+      case 3: return a + (a * a).sum({-1}, true).expand_as(a);
+      case 4: return a.dim() > 1 && a.size(0) == a.size(-1) ? a.tanh() + a.tanh().sum({-1}) : a.tanh() * top;
+      default: return (a - top).exp().sum({-1}, true).log() + top;
+    }
+  }
   static Tensor view(const Tensor& a, Rng& rng) {
     if (a.dim() == 0) return a.unsqueeze(0).expand({3});
     const int64_t dim = static_cast<int64_t>(rng() % static_cast<uint64_t>(a.dim()));
@@ -159,7 +178,8 @@ class RandomProgram {
 
   static void step(std::vector<Tensor>& pool, Rng& rng) {
     const Tensor a = pick(pool, rng);
-    switch (rng() % 14) {
+    switch (rng() % 15) {
+      case 14: pool.push_back(rows(a, rng)); break;
       case 0: case 1: case 2: pool.push_back(unary(a, rng)); break;
       case 3: case 4: pool.push_back(binary(a, partner(pool, a, rng), rng)); break;
       case 5: pool.push_back(a.dtype() == kBool ? a : a * number(rng)); break;

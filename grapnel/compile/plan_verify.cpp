@@ -1,0 +1,99 @@
+/// A plan checked against its trace.
+#include <utility>
+
+#include "grapnel/base/error.h"
+#include "grapnel/compile/plan.h"
+
+namespace grapnel::compile_detail {
+
+using namespace capture;
+
+namespace {
+
+/// Place of a call: its item, then its number in the group.
+using At = std::pair<int64_t, int64_t>;
+constexpr At kNowhere{-1, -1};
+
+class Order {
+ public:
+  Order(const Trace& trace, const Plan& plan) : t_(trace), at_(trace.calls.size(), kNowhere), in_registers_(trace.calls.size()), writer_(trace.slots.size(), kNone), readers_(trace.slots.size()) {
+    for (size_t i = 0; i < plan.items.size(); ++i) {
+      const Item& item = plan.items[i];
+      if (item.group < 0) {
+        put(item.call, {static_cast<int64_t>(i), 0});
+        continue;
+      }
+      const Group& g = plan.groups[static_cast<size_t>(item.group)];
+      for (size_t k = 0; k < g.calls.size(); ++k) put(g.calls[k], {static_cast<int64_t>(i), static_cast<int64_t>(k)});
+      for (const uint32_t call : g.calls) in_registers_[call] = !is_stored(g, call);
+    }
+  }
+
+  void check(uint32_t call) {
+    const Instruction& c = t_.calls[call];
+    if (at_[call] == kNowhere) {
+      // Overwritten before anybody looked: only calculations may be left out for that.
+      GRAPNEL_ASSERT(c.op->elementwise, "the plan has no place for call ", call, ", ", c.op->name);
+      return;
+    }
+    for (const ValueId id : t_.inputs_of(c)) {
+      if (id == kNone || t_.values[id].number) continue;
+      const SlotId slot = t_.values[id].slot;
+      if (const uint32_t writer = writer_[slot]; writer != kNone) {
+        follows(call, writer);
+        GRAPNEL_ASSERT(!in_registers_[writer] || at_[writer].first == at_[call].first, "call ", call, ", ", c.op->name, ", reads what call ", writer, ", ",
+                       t_.calls[writer].op->name, ", does not store");
+      }
+      readers_[slot].push_back(call);
+    }
+    for (const ValueId id : t_.outputs_of(c)) {
+      if (id == kNone) continue;
+      const SlotId slot = t_.values[id].slot;
+      // What was never stored cannot overwrite.
+      if (writer_[slot] != kNone && !in_registers_[writer_[slot]]) follows(call, writer_[slot]);
+      for (const uint32_t reader : readers_[slot]) follows(call, reader);
+      readers_[slot].clear();
+      writer_[slot] = call;
+    }
+  }
+
+ private:
+  /// Whether the result of a call of the group is in memory when the group has run; that of the last one to write it.
+  bool is_stored(const Group& g, uint32_t call) const {
+    const SlotId slot = t_.values[t_.outputs_of(t_.calls[call])[0]].slot;
+    for (const Group::Output& o : g.outputs)
+      if (t_.values[o.value].slot == slot) return true;
+    for (const Group::Reduction& r : g.reductions)
+      if (r.call == call) return true;
+    return false;
+  }
+  void put(uint32_t call, At at) {
+    GRAPNEL_ASSERT(at_[call] == kNowhere, "call ", call, ", ", t_.calls[call].op->name, ", is in the plan twice");
+    at_[call] = at;
+  }
+  void follows(uint32_t call, uint32_t before) const {
+    if (before == kNone || before == call) return;
+    GRAPNEL_ASSERT(at_[before] < at_[call], "call ", call, ", ", t_.calls[call].op->name, ", is planned before call ", before, ", ",
+                   t_.calls[before].op->name, ", which it has to follow");
+  }
+
+  const Trace& t_;
+  std::vector<At> at_;
+  std::vector<bool> in_registers_;
+  std::vector<uint32_t> writer_;
+  std::vector<std::vector<uint32_t>> readers_;
+};
+
+}  // namespace
+
+void verify(const Trace& trace, const std::vector<bool>& skipped, const Plan& plan) {
+  Order order(trace, plan);
+  for (uint32_t i = 0; i < trace.calls.size(); ++i)
+    if (!skipped[i] && trace.calls[i].op->family != Family::view) order.check(i);
+  for (const Sweep& s : plan.sweeps) {
+    GRAPNEL_ASSERT(s.parts.size() > 1 && s.first + s.parts.size() <= plan.items.size(), "a sweep of ", s.parts.size(), " parts at item ", s.first);
+    for (size_t k = 0; k < s.parts.size(); ++k) GRAPNEL_ASSERT(plan.items[s.first + k].group >= 0, "a single call in a sweep");
+  }
+}
+
+}  // namespace grapnel::compile_detail

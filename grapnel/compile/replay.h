@@ -1,0 +1,149 @@
+/// Replay: calling a pure function again without running its body.
+///
+/// The first call with given arguments (types, sizes, layout and sharing of tensors; plain values as they are) records the body as usual
+/// and keeps the trace. Later calls put their tensors in its place and run it. That is only right for a function that is pure: what it
+/// returns depends on its arguments and on tensors it captured, which it reads and never writes; it does nothing else. What can be seen of that
+/// promise is checked when the body is recorded. Audit mode runs the body again on every call and compares what it would have done.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <typeinfo>
+#include <vector>
+
+#include "grapnel/base/source_site.h"
+#include "grapnel/compile/session.h"
+
+namespace grapnel {
+
+/// Whether replayed functions are run for real beside every replay and compared; a difference is an Error that names the op and its line. Starts
+/// as true if the environment says GRAPNEL_AUDIT=replay.
+void set_replay_audit(bool on);
+
+namespace compile_detail {
+
+/// Structs that list their members: `static void visit(auto& self, auto&& fn)` calls fn on each of them.
+template <class T>
+concept ListsMembers = requires(T& value) { T::visit(value, [](auto&) {}); };
+
+/// Tensors, numbers, text, optionals, containers and tuples of these, and structs that list their members.
+template <class T>
+constexpr bool is_replayable() {
+  using V = std::remove_cvref_t<T>;
+  if constexpr (std::is_void_v<V> || std::is_pointer_v<V>) return false;
+  else if constexpr (std::is_same_v<V, Tensor> || std::is_arithmetic_v<V> || std::is_enum_v<V> || std::is_convertible_v<const V&, std::string_view>) return true;
+  else if constexpr (ListsMembers<V>) return true;
+  else if constexpr (requires(V& v) { v.has_value(); *v; }) return is_replayable<decltype(*std::declval<V&>())>();
+  else if constexpr (requires(V& v) { std::begin(v) != std::end(v); }) return is_replayable<decltype(*std::begin(std::declval<V&>()))>();
+  else if constexpr (requires { std::tuple_size<V>::value; })
+    return []<size_t... I>(std::index_sequence<I...>) { return (is_replayable<std::tuple_element_t<I, V>>() && ...); }(std::make_index_sequence<std::tuple_size_v<V>>{});
+  else return false;
+}
+template <class Result, class... Args>
+inline constexpr bool replayable = !std::is_void_v<Result> && !std::is_reference_v<Result> && std::is_copy_constructible_v<Result> && is_replayable<Result>() &&
+                                   (is_replayable<Args>() && ...);
+[[noreturn]] void refuse_types();
+
+/// Calls on_tensor(Tensor&) for all tensors in a value and on_plain(bytes) for all else that is in it.
+template <class T, class OnTensor, class OnPlain>
+void visit_value(T& value, OnTensor& on_tensor, OnPlain& on_plain) {
+  using V = std::remove_const_t<T>;
+  auto again = [&](auto& part) { visit_value(part, on_tensor, on_plain); };
+  if constexpr (std::is_same_v<V, Tensor>) {
+    on_tensor(value);
+  } else if constexpr (std::is_arithmetic_v<V> || std::is_enum_v<V>) {
+    on_plain(std::string_view(reinterpret_cast<const char*>(&value), sizeof(value)));
+  } else if constexpr (std::is_convertible_v<const V&, std::string_view>) {
+    on_plain(std::string_view(value));
+  } else if constexpr (ListsMembers<V>) {
+    V::visit(value, again);
+  } else if constexpr (requires { value.has_value(); }) {
+    const bool there = value.has_value();
+    again(there);
+    if (there) again(*value);
+  } else if constexpr (requires { std::begin(value) != std::end(value); }) {
+    const auto count = static_cast<uint64_t>(std::distance(std::begin(value), std::end(value)));
+    again(count);
+    for (auto&& part : value) again(part);
+  } else {
+    std::apply([&](auto&... parts) { (again(parts), ...); }, value);
+  }
+}
+
+/// What a call of a replayed function was given, or has returned.
+struct ReplayValues {
+  std::vector<Tensor> tensors;
+  std::vector<uint64_t> words;  ///< plain values, and what tensors look like
+  std::shared_ptr<const void> form;  ///< of a result: all of it but its tensors
+
+  void add(const Tensor& t);
+  void add(std::string_view plain);
+  template <class T>
+  void add_all(T& value) {
+    auto tensor = [this](const Tensor& t) { add(t); };
+    auto plain = [this](std::string_view bytes) { add(bytes); };
+    visit_value(value, tensor, plain);
+  }
+};
+
+/// What one session can replay.
+class Replays {
+ public:
+  /// Runs the function and lists what it returned.
+  using Body = std::function<ReplayValues()>;
+  struct Entry;
+
+  explicit Replays(std::shared_ptr<Session> session) : session_(std::move(session)) {}
+  /// Null if there was no such call yet. In audit mode the body is recorded, too.
+  std::shared_ptr<const Entry> find(const ReplayValues& arguments, const Body& body) const;
+  /// Records the body and runs it. Throws if it does what no pure function does.
+  void record(const ReplayValues& arguments, const Body& body);
+  /// The tensors of the result for these arguments.
+  std::vector<Tensor> run(const Entry& entry, const ReplayValues& arguments) const;
+  static const void* form_of(const Entry& entry);
+  void forget();
+
+ private:
+  std::shared_ptr<Session> session_;
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<const Entry>> entries_;  ///< the last recorded one first
+};
+
+/// Calls `call`, or replays what it did with such arguments.
+template <class Result, class Call, class... Args>
+Result replay(Replays& replays, Call&& call, Args&... args) {
+  ReplayValues arguments;
+  arguments.words.push_back(typeid(Result(Args...)).hash_code());
+  (arguments.add_all(args), ...);
+  std::optional<Result> result;
+  auto nothing = [](std::string_view) {};
+  const Replays::Body body = [&] {
+    const base::UserCodeScope user;
+    result.emplace(call());
+    ReplayValues values;
+    values.add_all(*result);
+    auto form = std::make_shared<Result>(*result);
+    auto clear = [](Tensor& t) { t = Tensor(); };
+    visit_value(*form, clear, nothing);
+    values.form = std::move(form);
+    return values;
+  };
+  if (const auto entry = replays.find(arguments, body)) {
+    std::vector<Tensor> tensors = replays.run(*entry, arguments);
+    result.emplace(*static_cast<const Result*>(Replays::form_of(*entry)));
+    size_t next = 0;
+    auto fill = [&](Tensor& t) { t = std::move(tensors[next++]); };
+    visit_value(*result, fill, nothing);
+  } else {
+    replays.record(arguments, body);
+  }
+  return std::move(*result);
+}
+
+}  // namespace compile_detail
+}  // namespace grapnel

@@ -1,0 +1,23 @@
+/// Running groups of a plan over the elements of a trace, one by one or in sweeps.
+#pragma once
+
+#include <span>
+
+#include "grapnel/compile/executable.h"
+#include "grapnel/compile/memory.h"
+#include "grapnel/compile/plan.h"
+
+namespace grapnel::compile_detail {
+
+/// `kernel` may be null: then the program is interpreted.
+void run_group(const Group& group, codegen::BlockFn kernel, capture::Trace& trace, Memory& memory, RunCounts& counts);
+
+/// One group of a sweep and its kernel.
+struct SweepPart {
+  const Group* group;
+  codegen::BlockFn kernel;
+};
+/// False, with nothing done, if the sizes of this trace do not permit it: then the groups have to run one after the other.
+bool run_sweep(const Sweep& sweep, std::span<const SweepPart> parts, capture::Trace& trace, Memory& memory, RunCounts& counts);
+
+}  // namespace grapnel::compile_detail
