@@ -49,6 +49,26 @@ struct Pipe {
   }
 };
 
+/// A child handles signals as if we did not, whatever we block and ignore.
+struct Attributes {
+  posix_spawnattr_t value;
+  explicit Attributes(int flags) {
+    sigset_t none, defaults;
+    sigemptyset(&none);
+    sigemptyset(&defaults);
+    sigaddset(&defaults, SIGPIPE);
+    posix_spawnattr_init(&value);
+    posix_spawnattr_setflags(&value,
+                             static_cast<short>(flags | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK));
+    posix_spawnattr_setpgroup(&value, 0);
+    posix_spawnattr_setsigmask(&value, &none);
+    posix_spawnattr_setsigdefault(&value, &defaults);
+  }
+  ~Attributes() { posix_spawnattr_destroy(&value); }
+  Attributes(const Attributes&) = delete;
+  Attributes& operator=(const Attributes&) = delete;
+};
+
 /// Moves what is there from the pipe to the text; closes the pipe at its end.
 void drain(Pipe& pipe, std::string& text) {
   char buffer[65536];
@@ -66,9 +86,10 @@ ProcessResult run_process(const std::vector<std::string>& words, const std::stri
   posix_spawn_file_actions_adddup2(&actions, in.read, STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, out.write, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, error.write, STDERR_FILENO);
+  const Attributes attributes(0);
   pid_t child = 0;
   const int problem =
-      posix_spawnp(&child, words[0].c_str(), &actions, nullptr, pointers(words).data(), environ);
+      posix_spawnp(&child, words[0].c_str(), &actions, &attributes.value, pointers(words).data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (problem == ENOENT) return {ProcessResult::not_found, "", ""};
   grapnel::check(problem == 0, words[0], " could not be started: ", std::strerror(problem));
@@ -101,37 +122,24 @@ ProcessResult run_process(const std::vector<std::string>& words, const std::stri
 int run_in_foreground(const std::vector<std::string>& words, int pass_on) {
   stop::watch_signals();
   std::fflush(stdout);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  sigset_t defaults;
-  sigemptyset(&defaults);
-  sigaddset(&defaults, SIGPIPE);
-  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  Attributes attributes(POSIX_SPAWN_SETPGROUP);
   pid_t child = 0;
   const int problem =
-      posix_spawnp(&child, words[0].c_str(), nullptr, &attributes, pointers(words).data(), environ);
-  posix_spawnattr_destroy(&attributes);
+      posix_spawnp(&child, words[0].c_str(), nullptr, &attributes.value, pointers(words).data(), environ);
   if (problem == ENOENT) return ProcessResult::not_found;
   grapnel::check(problem == 0, words[0], " could not be started: ", std::strerror(problem));
+  stop::end_with(child);
   bool told = false;
   for (;;) {
     int raw = 0;
     const pid_t ended = waitpid(child, &raw, WNOHANG);
-    if (ended == child) return status_of(raw);
+    if (ended == child) {
+      stop::end_with(0);
+      return status_of(raw);
+    }
     if (!told && stop::requested() != 0) {
       told = true;
       kill(child, pass_on);
-      // The next signal ends us at once; the child must not go on without us.
-      struct sigaction last = {};
-      static pid_t group;
-      group = child;
-      last.sa_handler = [](int signal) {
-        kill(-group, SIGTERM);
-        _exit(signal == SIGUSR1 ? stop::interrupted : 128 + signal);
-      };
-      for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal, &last, nullptr);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }

@@ -1,40 +1,58 @@
 #include "command/stop.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <initializer_list>
+#include <thread>
 
 namespace command::stop {
 
 namespace {
 
-volatile std::sig_atomic_t status = 0;
+std::atomic<int> status{0};
+std::atomic<pid_t> companions{0};
 
-extern "C" void on_signal(int signal) {
-  const int now = signal == SIGUSR1 ? interrupted : 128 + signal;
-  if (status != 0) _exit(now);
-  status = now;
+void wait_for_signals(const sigset_t& signals) {
+  for (;;) {
+    int signal = 0;
+    if (sigwait(&signals, &signal) != 0) continue;
+    const int now = signal == SIGUSR1 ? interrupted : 128 + signal;
+    int none = 0;
+    if (status.compare_exchange_strong(none, now)) continue;
+    if (const pid_t group = companions) kill(-group, SIGTERM);
+    _exit(now);
+  }
 }
 
 }  // namespace
 
 void watch_signals() {
-  struct sigaction action = {};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal, &action, nullptr);
+  static const sigset_t signals = [] {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&set, signal);
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    std::thread([set] { wait_for_signals(set); }).detach();
+    return set;
+  }();
+  static_cast<void>(signals);
 }
 
 void ignore_closed_pipes() { std::signal(SIGPIPE, SIG_IGN); }
 
+void end_with(pid_t group) { companions = group; }
+
 int requested() {
-  if (status == 0 && std::ferror(stdout)) status = closed_output;
+  if (std::ferror(stdout)) request(closed_output);
   return status;
 }
 
 void request(int why) {
-  if (status == 0) status = why;
+  int none = 0;
+  status.compare_exchange_strong(none, why);
 }
 
 }  // namespace command::stop

@@ -80,7 +80,7 @@ int train(TrainOptions options, const CLI::App& flags) {
         options.ranks, " ranks.");
   const bool is_rank = dist::launched_by_mpi();
   if (options.ranks > 1 && !is_rank) return start_ranks(options);
-  stop::watch_signals();
+  stop::watch_signals();  // before threads start: Note [Signals on a thread of their own] in stop.h
   // Ranks share the machine.
   if (options.threads > 0) set_num_threads(options.threads);
   else if (is_rank) set_num_threads(std::max(1, get_num_threads() / options.ranks));

@@ -61,7 +61,7 @@ class Trainer {
   int64_t order_epoch_ = -1;
   int64_t step_number_ = 0, steps_per_epoch_ = 0, total_steps_ = 0, gather_every_ = 1, look_at_ = 0;
   double seconds_ = 0, accuracy_ = 0, loss_ = 0;
-  int64_t timed_steps_ = 0;  ///< of this process, without those that were looked at closely
+  bool stopping_ = false;  ///< somebody asked for it, and all ranks know
 };
 
 /// A number for the bits of all parameters: equal weights have equal ones.

@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 # What the second tree shares with the first, so that its objects are the same.
 INHERITED = re.compile(r"^(CMAKE_BUILD_TYPE|CMAKE_CXX_COMPILER|CMAKE_CXX_COMPILER_LAUNCHER|CMAKE_CXX_FLAGS\w*"
-                       r"|CMAKE_COMPILE_WARNING_AS_ERROR|CMAKE_PREFIX_PATH|GRAPNEL_LLVM|GRAPNEL_MPI|GRAPNEL_SANITIZE):\w+=(.*)$")
+                       r"|CMAKE_COMPILE_WARNING_AS_ERROR|CMAKE_PREFIX_PATH|GRAPNEL_COMMAND|GRAPNEL_LLVM|GRAPNEL_MPI|GRAPNEL_SANITIZE):\w+=(.*)$")
 
 
 def run(*command, **env):
@@ -59,6 +59,11 @@ def toy_with_pkg_config(prefix, folder, compiler):
     return run(program, LD_LIBRARY_PATH=str(pc.parent))
 
 
+def the_command(prefix, folder, compiler):
+    """Finds the module beside itself, wherever it was installed."""
+    return run(prefix / "bin" / "grapnel", "doctor")
+
+
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     settings = cache_of(build)
@@ -75,12 +80,13 @@ def main():
                 tree = folder / f"{kind}-build"
                 build_other(build, tree, shared)
             run("cmake", "--install", tree, "--prefix", prefix)
-            for way in (toy_with_cmake, toy_with_pkg_config):
+            for way in (toy_with_cmake, toy_with_pkg_config, *([the_command] if settings["GRAPNEL_COMMAND"] == "ON" else [])):
                 try:
                     printed = way(prefix, folder / f"{kind}-{way.__name__}", compiler)
                     print(f"{kind}, {way.__name__}: {printed.strip()}")
-                    if expected not in printed:
-                        raise RuntimeError(f"the program should have said: {expected}")
+                    wanted = "LLVM makes kernels" if way is the_command and settings["GRAPNEL_LLVM"] == "ON" else expected
+                    if wanted not in printed:
+                        raise RuntimeError(f"the program should have said: {wanted}")
                     passed += 1
                 except RuntimeError as error:
                     print(f"{kind}, {way.__name__}: {error}")
