@@ -14,7 +14,7 @@ Data generate_images(int64_t train, int64_t test) {
   const Tensor patterns = randn({classes, 1, side, side}, generator);
   const auto images = [&](int64_t count, Tensor& x, Tensor& y) {
     y = randint(0, classes, {count}, generator);
-    const Tensor strength = 0.1 + 0.2 * rand({count, 1, 1, 1}, generator);
+    const Tensor strength = 0.15 + 0.25 * rand({count, 1, 1, 1}, generator);
     x = strength * patterns.index_select(0, y) + randn({count, 1, side, side}, generator);
   };
   Data data;

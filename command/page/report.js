@@ -213,7 +213,7 @@
         const figure = document.createElement("figure");
         figure.className = "card";
         const last = series.norm[series.norm.length - 1];
-        figure.innerHTML = `<figcaption>${escape(series.name)}<span class="hint">norm ${last === null ? "not finite" : short(last)} at the end</span></figcaption>` +
+        figure.innerHTML = `<figcaption>${escape(series.name)}<span class="hint">norm ${last === null ? "not finite" : short(last)}</span></figcaption>` +
           `<div class="chart" role="img" aria-label="Histograms of the gradient of ${escape(series.name)} over ${series.step.length} steps"></div>`;
         box.append(figure);
         ridge(figure.lastChild, series);
@@ -317,10 +317,10 @@
       text.innerHTML = describe(shown.rows[r], shown.rows[r].spans[k]);
       d3.select(box).selectAll(".span").classed("chosen", d => d.row === r && d.k === k);
       if (!focus) return;
-      const x = d3.scaleLinear().domain([0, shown.length]).range([0, 1]), s = shown.rows[r].spans[k];
+      const s = shown.rows[r].spans[k];
       const view = transform.rescaleX(d3.scaleLinear().domain([0, shown.length]).range([scale.left, scale.right]));
       const middle = view((s.begin + s.end) / 2 - shown.start);
-      if (x && (middle < scale.left || middle > scale.right)) d3.select(svgNode).call(zoom.translateBy, ((scale.left + scale.right) / 2 - middle) / transform.k, 0);
+      if (middle < scale.left || middle > scale.right) d3.select(svgNode).call(zoom.translateBy, ((scale.left + scale.right) / 2 - middle) / transform.k, 0);
     };
     const scale = { left: 0, right: 0 };
     const height = () => shown.rows.length * 40 + 34;
