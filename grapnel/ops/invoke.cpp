@@ -12,7 +12,7 @@ namespace {
 
 struct InvokeCall {
   invoke_detail::Body body;
-  /// Arguments that exist already are handed over themselves: a leaf comes with its grad().
+  /// Arguments that are handed over themselves: a leaf comes with its grad().
   variable_list given;
 };
 
@@ -91,8 +91,10 @@ variable_list call(Kind kind, Body body, const variable_list& inputs, size_t out
     auto kept = std::make_shared<InvokeCall>(InvokeCall{std::move(body), {}});
     SmallVector<const Tensor*, 4> pointers;
     for (const Tensor& t : inputs) {
-      const bool exists = t.defined() && (!t.impl().storage->pending() || record::holds(*t.impl().storage));
-      kept->given.push_back(exists ? t : Tensor());
+      // A function of the user's may keep its arguments, so they must not be written again by whoever holds them otherwise: the call counts as
+      // an owner until it has run. Effects of the library keep nothing, and values that only the graph needs stay its own.
+      const bool handed_over = t.defined() && (kind != Kind::effect || !t.impl().storage->pending() || record::holds(*t.impl().storage));
+      kept->given.push_back(handed_over ? t : Tensor());
       pointers.push_back(&t);
     }
     for (size_t i = 0; i < outputs; ++i) results.push_back(pending_like(inputs[i]));

@@ -103,3 +103,21 @@ TEST_CASE("an opaque post-accumulate hook gets the leaf itself, also after the l
     CHECK(x.item<double>() == 1);
   });
 }
+
+TEST_CASE("a gradient that an opaque hook keeps is not changed afterwards") {
+  on_each_backend([](const CompileOptions& options) {
+    for (const bool compiled : {false, true}) {
+      CAPTURE(compiled);
+      Tensor x = ones({3}, requires_grad()), w = ones({3}, requires_grad());
+      std::vector<Tensor> kept;
+      x.register_hook(opaque([&](const Tensor& g) { kept.push_back(g); }));
+      Tensor y = w * 1, u = sin(y), z = x + y;  // z hands one buffer to x and to y, where more is added later
+      Tensor loss = z.sum() + u.sum();
+      std::optional<CompiledBackward> scope;
+      if (compiled) scope.emplace(options);
+      loss.backward();
+      x.grad().add_(5);
+      CHECK(kept.at(0).equal(ones({3})));
+    }
+  });
+}
