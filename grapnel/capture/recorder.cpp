@@ -22,6 +22,10 @@ void capture::Trace::clear() {
   numbers.clear();
   attrs.clear();
   kept.clear();
+  lifted_numbers.clear();
+  hooks.clear();
+  walked = false;
+  skipped_hooks = 0;
   key.clear();
 }
 
