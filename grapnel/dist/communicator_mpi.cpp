@@ -171,12 +171,13 @@ class Engine {
     int idle_rounds = 0;
     while (true) {
       const Clock::time_point begin = Clock::now();
-      // MPI moves long messages in pieces, inside the calls that ask whether they are complete: a call that took its time has moved one, and
-      // the next is not far.
-      if (step() || Clock::now() - begin > kMovesData) {
+      if (step()) {
         idle_rounds = 0;
         continue;
       }
+      // MPI moves long messages in pieces, inside the calls that ask whether they are complete: a call that took its time has moved one, and
+      // the next is not far.
+      const bool moves_data = Clock::now() - begin > kMovesData;
       Lock lock(mutex_);
       if (stopping_ && commands_.empty() && notes_.empty()) break;
       if (active_.empty()) {
@@ -185,6 +186,10 @@ class Engine {
         continue;
       }
       lock.unlock();
+      if (moves_data) {
+        idle_rounds = 0;
+        continue;
+      }
       // Polling takes time from the threads that compute, so it backs off, unless one of them waits for the result anyway. A thread that naps is
       // woken at once, ahead of those that compute; one that only yields would wait for them to use up their time.
       if (detail::waiting_threads.load(std::memory_order_relaxed) > 0) std::this_thread::yield();

@@ -1,4 +1,4 @@
-/// Note [Sweeps]: neighbouring groups run span by span.
+/// Neighbouring groups run span by span: see Note [Sweeps] in compile/plan.h.
 #include "grapnel/base/allocator.h"
 #include "tests/compile/plans.h"
 #include "tests/ops/sweep.h"

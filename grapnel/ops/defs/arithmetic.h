@@ -126,7 +126,7 @@ struct Pow : Pointwise<2> {
     if (s.needs(0)) {
       const Tensor a = s.input(0), b = s.input(1);
       // x^0 is flat, also at x = 0, where b * x^(b-1) would be 0 * inf. A power again, not a square: derivatives of every order exist.
-      ga = g * where(b == 0, 0.0, b * a.pow(b - 1));
+      ga = g * where(b == 0, 0.0, b * apply<Pow>(a, b - 1));
     }
     if (s.needs(1)) {
       const Tensor a = s.input(0), y = s.output();
