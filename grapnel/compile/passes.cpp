@@ -17,16 +17,18 @@ PassOptions& pass_options() {
 
 namespace {
 
+bool must_run(const Instruction& c) { return c.op->effect || c.op->random || c.outputs == 0; }
 bool is_tensor(const Trace& trace, ValueId id) { return id != kNone && !trace.values[id].number; }
 
-/// Calls whose results nobody sees. Random draws stay, like everything that acts on memory from outside.
+/// Calls whose results nobody sees. Random draws stay, like everything that acts on memory from outside, and what has no result: it is there
+/// to fail.
 void drop_dead_code(const Trace& trace, std::vector<bool>& skipped) {
   std::vector<bool> wanted(trace.slots.size());
   for (SlotId s = 0; s < trace.slots.size(); ++s) wanted[s] = trace.slots[s].live || trace.slots[s].outside;
   for (size_t i = trace.calls.size(); i-- > 0;) {
     const Instruction& c = trace.calls[i];
     if (skipped[i]) continue;
-    bool keep = c.op->effect || c.op->random;
+    bool keep = must_run(c);
     if (c.op->family != Family::view)
       for (const ValueId id : trace.outputs_of(c)) keep |= id != kNone && wanted[trace.values[id].slot];
     if (!keep) {
@@ -178,7 +180,7 @@ void verify(const Trace& trace, const Simplified& simplified) {
   for (size_t i = 0; i < trace.calls.size(); ++i) {
     const Instruction& c = trace.calls[i];
     if (!simplified.skipped[i] || c.op->family == Family::view) continue;
-    GRAPNEL_ASSERT(!c.op->effect && !c.op->random, c.op->name, " must run");
+    GRAPNEL_ASSERT(!must_run(c), c.op->name, " must run");
     for (const ValueId id : trace.outputs_of(c)) {
       if (id == kNone) continue;
       const Slot& slot = trace.slots[trace.values[id].slot];

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "grapnel/base/error.h"
+#include "grapnel/compile/group_builder.h"
 #include "grapnel/compile/plan.h"
 
 namespace grapnel::compile_detail {
@@ -36,7 +37,7 @@ class Order {
       GRAPNEL_ASSERT(c.op->elementwise, "the plan has no place for call ", call, ", ", c.op->name);
       return;
     }
-    for (const ValueId id : t_.inputs_of(c)) {
+    for (const ValueId id : t_.inputs_of(c).subspan(first_operand(c))) {
       if (id == kNone || t_.values[id].number) continue;
       const SlotId slot = t_.values[id].slot;
       if (const uint32_t writer = writer_[slot]; writer != kNone) {
@@ -44,7 +45,8 @@ class Order {
         GRAPNEL_ASSERT(!in_registers_[writer] || at_[writer].first == at_[call].first, "call ", call, ", ", c.op->name, ", reads what call ", writer, ", ",
                        t_.calls[writer].op->name, ", does not store");
       }
-      readers_[slot].push_back(call);
+      // What a group has in a register it does not read from memory.
+      if (writer_[slot] == kNone || at_[writer_[slot]].first != at_[call].first) readers_[slot].push_back(call);
     }
     for (const ValueId id : t_.outputs_of(c)) {
       if (id == kNone) continue;

@@ -233,3 +233,25 @@ TEST_CASE("borrowed memory is read when an op first sees it") {
     CHECK(memory[1] == 3);
   });
 }
+
+TEST_CASE("whether integers can be divided is looked at when the graph runs, without a break") {
+  on_each_backend([](CompileOptions options) {
+    options.fullgraph = true;
+    Tensor counter = zeros({2}, kInt64);
+    auto f = compile([&](Tensor a, Tensor b) {
+      const Tensor divisor = b - 1;
+      const Tensor quotient = floor_divide(a, divisor), rest = remainder(a, divisor);
+      counter.add_(1);
+      return quotient + rest + a.pow(divisor);
+    }, options);
+    const Tensor a = tensor({int64_t{7}, int64_t{9}}), b = tensor({int64_t{3}, int64_t{2}});
+    CHECK(f(a, b).equal(floor_divide(a, b - 1) + remainder(a, b - 1) + a.pow(b - 1)));
+    CHECK(counter.equal(ones({2}, kInt64)));
+    const Tensor bad = tensor({int64_t{3}, int64_t{1}});
+    CHECK_THROWS_WITH_AS(f(a, bad), doctest::Contains("floor_divide: the divisor is 0 at [1]"), Error);
+    CHECK_THROWS_WITH_AS(f(a, bad), doctest::Contains("faults_test.cpp"), Error);
+    CHECK(counter.equal(ones({2}, kInt64)));
+    CHECK_THROWS_WITH_AS(compile([](Tensor x, Tensor y) { return x.pow(y - 5); }, options)(a, b), doctest::Contains("pow: the exponent is negative at [0]"),
+                         Error);
+  });
+}
