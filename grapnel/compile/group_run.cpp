@@ -121,7 +121,8 @@ void GroupRun::reduce_rows(int64_t begin, int64_t end, const Span& span) const {
   const Pointers reduced = reduced_blocks(span);
   const int64_t rows = (end - begin) / cut_.row;
   // A group that only reduces what lies in memory needs no copy of it.
-  const bool as_it_is = g_.program.steps.empty() && outputs_.empty();
+  bool as_it_is = g_.program.steps.empty() && outputs_.empty();
+  for (const Group::Reduction& r : g_.reductions) as_it_is &= static_cast<size_t>(r.reg) < inputs_.size();  // not a number
   if (!as_it_is) compute(begin, end, reduced.data(), span);
   for (size_t k = 0; k < targets_.size(); ++k) {
     const Target& t = targets_[k];

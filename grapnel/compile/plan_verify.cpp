@@ -51,11 +51,11 @@ class Order {
     for (const ValueId id : t_.outputs_of(c)) {
       if (id == kNone) continue;
       const SlotId slot = t_.values[id].slot;
-      // What was never stored cannot overwrite.
-      if (writer_[slot] != kNone && !in_registers_[writer_[slot]]) follows(call, writer_[slot]);
+      const uint32_t writer = std::exchange(writer_[slot], call);
+      if (in_registers_[call]) continue;  // what is never stored overwrites nothing
+      if (writer != kNone && !in_registers_[writer]) follows(call, writer);
       for (const uint32_t reader : readers_[slot]) follows(call, reader);
       readers_[slot].clear();
-      writer_[slot] = call;
     }
   }
 

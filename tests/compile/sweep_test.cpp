@@ -142,3 +142,12 @@ TEST_CASE("a compiled step needs no more memory than an eager one") {
   auto f = compile(run);
   CHECK(peak_of(f) <= peak_of(run));
 }
+
+TEST_CASE("a number that fills a tensor can be summed") {
+  const Tensor d = tensor({int64_t{1}, int64_t{2}, int64_t{3}});
+  CHECK(same_as_eager([&](const Tensor& x) {
+    Tensor h = d.neg();
+    h.fill_(2);
+    return x.sum() + h.sum() + full({4, 5}, 0.5).sum({1});
+  }, randn({8})));
+}
