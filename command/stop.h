@@ -1,8 +1,8 @@
 /// Stop: why training should end early. The first Ctrl-C asks for it, and training saves a checkpoint; the second ends the process at once.
 ///
 /// Note [Signals on a thread of their own]
-/// No signal is handled on a thread that computes. oneDNN's matrix products point the stack register into a buffer on the heap, so a handler
-/// that ran there would write its frame over other people's memory. Signals are blocked everywhere, and one thread waits for them.
+/// Stopping takes more than a handler may do: it waits, writes and ends the process. So signals are blocked everywhere, and one thread waits
+/// for them.
 #pragma once
 
 #include <sys/types.h>

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "grapnel/base/error.h"
+#include "grapnel/base/hold_signals.h"
 #include "grapnel/ops/kernels/conv_cut.h"
 #include "grapnel/ops/kernels/conv_impl.h"
 #include "grapnel/ops/kernels/onednn.h"
@@ -185,6 +186,7 @@ void run_tile(Pass pass, const Plan& plan, const float* src_data, const float* w
   const int src_arg = pass == Pass::backward_data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC;
   const int weights_arg = pass == Pass::backward_weights ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS;
   const int dst_arg = pass == Pass::forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST;
+  const base::HoldSignals hold;  // its generated code may use the stack register for something else, as that of products does
   plan.convolution.execute(onednn_stream(), {{src_arg, at(plan[src].wanted, src_wanted)},
                                              {weights_arg, at(plan[weights].wanted, weights_data)},
                                              {dst_arg, at(plan[dst].wanted, dst_wanted)},

@@ -8,6 +8,7 @@
 
 #include "grapnel/base/cpu.h"
 #include "grapnel/base/error.h"
+#include "grapnel/base/hold_signals.h"
 #include "grapnel/base/thread_pool.h"
 #include "grapnel/ops/kernels/gemm_kernel.h"
 #include "grapnel/ops/kernels/onednn.h"
@@ -73,6 +74,8 @@ void gemm_tile(GemmBlock<float> g) {
     b_transposed = false;
   }
   const bool a_transposed = g.a_col != 1;
+  // oneDNN's generated code points the stack register into a buffer on the heap, where a signal handler would write its frame.
+  const base::HoldSignals hold;
   const dnnl_status_t status =
       dnnl_sgemm(a_transposed ? 'T' : 'N', b_transposed ? 'T' : 'N', g.m, g.n, g.k, 1.0f, g.a,
                  a_transposed ? g.a_col : g.a_row, g.b, b_transposed ? g.b_col : g.b_row, 0.0f, g.c, g.c_row);
