@@ -109,7 +109,7 @@ class Planner {
       if (items_[static_cast<size_t>(g)].group < 0) continue;
       GroupBuilder& b = building_[static_cast<size_t>(items_[static_cast<size_t>(g)].group)];
       if (!sequence_.same(b.group().space, space) || b.is_full()) continue;
-      if (reduction == Group::Reduce::none ? fits(b, c) : fits(b, c, reduction)) return &b;
+      if (reduction == Group::Reduce::none ? fits(b, c, g == last) : fits(b, c, reduction)) return &b;
     }
     return nullptr;
   }
@@ -139,8 +139,9 @@ class Planner {
             (b.group().reduce == kind && same_reduction(t_, shape_, t_.calls[b.group().reductions[0].call], c)));
   }
 
-  bool fits(const GroupBuilder& b, const Instruction& c) {
-    bool related = false;
+  /// Right after a group, a call over the same sequence joins it even if they share no operand: something later brings both together, as
+  /// an optimiser's averages and parameters are.
+  bool fits(const GroupBuilder& b, const Instruction& c, bool related) {
     if (!operands_fit(b, c, false, related) || !related) return false;
     const ValueId w = t_.outputs_of(c)[0];
     const SlotId target = value(w).slot;

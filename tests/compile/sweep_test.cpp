@@ -151,3 +151,15 @@ TEST_CASE("a number that fills a tensor can be summed") {
     return x.sum() + h.sum() + full({4, 5}, 0.5).sum({1});
   }, randn({8})));
 }
+
+TEST_CASE("the update of an optimiser is one kernel, although its averages meet the parameter only in the end") {
+  NoGradGuard off;
+  Tensor param = rand({8, 4}), grad = rand({8, 4}), first = rand({8, 4}), second = rand({8, 4});
+  CHECK(planned([&] {
+          param.mul_(0.99);
+          first.lerp_(grad, 0.1);
+          second.mul_(0.999).addcmul_(grad, grad, 0.001);
+          param.addcdiv_(first, (second.sqrt() / 0.5).add_(1e-8), -0.01);
+          return std::vector<Tensor>{};
+        }).str() == "[mul lerp mul addcmul sqrt div add addcdiv]");
+}
