@@ -40,12 +40,14 @@ struct OnDisk {
 
 }  // namespace
 
+// What is kept is kept without history: an op that saves its own result would own itself otherwise.
+
 SavedHook compress(DType dtype, SavedHook next, const SavedHookOptions& options) {
   check(is_floating(dtype), "compress: tensors can only be kept as a floating-point type, not ", dtype, ".");
   return {[=](const Tensor& t) -> std::any {
             const bool narrower = t.is_floating_point() && element_size(dtype) < t.element_size() &&
                                   t.nbytes() >= options.min_bytes;
-            const Tensor kept = narrower ? t.detach().to(dtype) : t;
+            const Tensor kept = narrower ? t.detach().to(dtype) : t.detach();
             return Narrowed{t.dtype(), next.pack ? next.pack(kept) : std::any(kept)};
           },
           [=](const std::any& packed) -> Tensor {
@@ -57,7 +59,7 @@ SavedHook compress(DType dtype, SavedHook next, const SavedHookOptions& options)
 
 SavedHook deflate(const SavedHookOptions& options) {
   return {[=](const Tensor& t) -> std::any {
-            if (t.nbytes() < options.min_bytes || t.nbytes() > (int64_t{1} << 30)) return t;
+            if (t.nbytes() < options.min_bytes || t.nbytes() > (int64_t{1} << 30)) return t.detach();
             const Tensor dense = t.detach().contiguous();
             auto size = compressBound(static_cast<uLong>(dense.nbytes()));
             Deflated out{t.dtype(), t.shape(), std::vector<Bytef>(size)};
@@ -85,7 +87,7 @@ SavedHook deflate(const SavedHookOptions& options) {
 SavedHook save_to_disk(const std::filesystem::path& folder, const SavedHookOptions& options) {
   std::filesystem::create_directories(folder);
   return {[=](const Tensor& t) -> std::any {
-            if (t.nbytes() < options.min_bytes) return t;
+            if (t.nbytes() < options.min_bytes) return t.detach();
             static std::atomic<uint64_t> count{0};
             auto file =
                 std::make_shared<OnDisk>(folder / str("saved-", getpid(), '-', count++, ".safetensors"));
