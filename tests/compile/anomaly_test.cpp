@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "tests/compile/modes.h"
+#include "tests/ops/error_text.h"
 
 using namespace grapnel;
 
@@ -14,15 +15,6 @@ Tensor parameter(double v) {
   Tensor t = tensor({v, v}, dtype(kFloat32).requires_grad(true));
   t.set_name("fc1.weight");
   return t;
-}
-
-std::string error_of(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
 }
 
 void check_contains(const std::string& text, std::initializer_list<const char*> parts) {
@@ -38,7 +30,7 @@ TEST_CASE("compiled.85 anomaly mode names the parameter whose grad already holds
     Tensor x = parameter(1);
     x.set_grad(tensor({1.0, kNan}, dtype(kFloat32)));
     Tensor loss = mode.call([&] { return (x * 2).sum(); });
-    check_contains(error_of([&] { mode.backward([&] { loss.backward(); }); }),
+    check_contains(error_text([&] { mode.backward([&] { loss.backward(); }); }),
                    {"'fc1.weight'", "already holds NaN", "reset_grad()"});
   });
 }
@@ -48,7 +40,7 @@ TEST_CASE("compiled.85 anomaly mode names the node that made a NaN and the param
     const DetectAnomalyGuard anomaly;
     Tensor x = parameter(0);
     Tensor loss = mode.call([&] { return (log(x) * 0.0).sum(); });  // 0 / 0
-    check_contains(error_of([&] { mode.backward([&] { loss.backward(); }); }),
+    check_contains(error_text([&] { mode.backward([&] { loss.backward(); }); }),
                    {"the backward of log returned NaN in output 0",
                     "the gradient of the parameter 'fc1.weight'", "anomaly_test.cpp"});
   });
@@ -59,11 +51,11 @@ TEST_CASE("compiled.85 anomaly mode names the result of grad() that holds NaN") 
     const DetectAnomalyGuard anomaly;
     Tensor x = parameter(0), other = parameter(2);
     Tensor loss = mode.call([&] { return (log(x) * 0.0 + other).sum(); });
-    check_contains(error_of([&] { mode.backward([&] { autograd::grad({loss}, {other, x}, {}, true); }); }),
+    check_contains(error_text([&] { mode.backward([&] { autograd::grad({loss}, {other, x}, {}, true); }); }),
                    {"the backward of log returned NaN in output 0", "result 1 of grad()"});
     // A NaN that no node made.
     Tensor y = mode.call([&] { return other * 2; });
-    check_contains(error_of([&] { mode.backward([&] { autograd::grad({y}, {y}, {full({2}, kNan)}); }); }),
+    check_contains(error_text([&] { mode.backward([&] { autograd::grad({y}, {y}, {full({2}, kNan)}); }); }),
                    {"result 0 of grad()", "holds NaN"});
   });
 }
@@ -92,7 +84,7 @@ TEST_CASE("anomaly mode names the hook that made a NaN") {
     Tensor x = parameter(3);
     x.register_hook([](const Tensor& g) { return g * kNan; }, {"spoil"});
     Tensor loss = mode.call([&] { return (x * x).sum(); });
-    check_contains(error_of([&] { mode.backward([&] { loss.backward(); }); }),
+    check_contains(error_text([&] { mode.backward([&] { loss.backward(); }); }),
                    {"tensor hook 'spoil'", "anomaly_test.cpp"});
   });
 }

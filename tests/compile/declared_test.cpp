@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "tests/compile/modes.h"
+#include "tests/ops/error_text.h"
 
 using namespace grapnel;
 
@@ -42,14 +43,6 @@ struct Power : FunctionPreHook {
   }
 };
 
-std::string error_of(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 struct AuditGuard {
@@ -248,7 +241,7 @@ TEST_CASE("a declared hook that depends on more than it lists is refused by name
     auto message = [](auto hook) {
       Tensor x = leaf(1);
       x.register_hook(std::move(hook), {"mine"});
-      const std::string text = error_of([&] { (x * 2).backward(); });
+      const std::string text = error_text([&] { (x * 2).backward(); });
       CHECK(!x.grad().defined());
       return text;
     };
@@ -272,12 +265,12 @@ TEST_CASE("a declared hook that depends on more than it lists is refused by name
     for (int i = 0; i < 4; ++i) (x * 2).backward();
     k = 3;
     std::string found;
-    for (int i = 0; i < 3 && found.empty(); ++i) found = error_of([&] { (x * 2).backward(); });
+    for (int i = 0; i < 3 && found.empty(); ++i) found = error_text([&] { (x * 2).backward(); });
     CHECK(contains(found, "audit: the tensor hook 'forgetful'"));
     CHECK(contains(found, "a number in it is 3, was 2"));
     k = 5;
     found.clear();
-    for (int i = 0; i < 3 && found.empty(); ++i) found = error_of([&] { (x * 2).backward(); });
+    for (int i = 0; i < 3 && found.empty(); ++i) found = error_text([&] { (x * 2).backward(); });
     CHECK(contains(found, "call 0 is add, was mul"));
     k = 2;
     for (int i = 0; i < 6; ++i) (x * 2).backward();
