@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""An installed Grapnel serves find_package and pkg-config, as static and as shared library.
+"""An installed Grapnel serves find_package and pkg-config, as static and as shared library, and built without LLVM.
 
     check_install.py BUILD_DIR
 
-BUILD_DIR is a configured and built tree. It is installed as it is; for the other kind of library a
-second tree is configured like it and starts with its objects. Everything happens in a temporary folder.
+BUILD_DIR is a configured and built tree. It is installed as it is; for the other variants a tree is
+configured like it and starts with its objects. Everything happens in a temporary folder.
 """
 import os
 import pathlib
@@ -37,11 +37,10 @@ def cache_of(build):
     return dict(match.groups() for match in map(INHERITED.match, lines) if match)
 
 
-def build_other(build, folder, shared):
-    """The library and the command, of the other kind, in `folder`."""
+def build_like(build, folder, *changes):
+    """The library and the command in `folder`, configured as in `build` but for the changes."""
     settings = [f"-D{name}={value}" for name, value in cache_of(build).items()]
-    run("cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", *settings, "-DGRAPNEL_DEVELOPER=OFF",
-        f"-DBUILD_SHARED_LIBS={'ON' if shared else 'OFF'}")
+    run("cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", *settings, "-DGRAPNEL_DEVELOPER=OFF", *changes)
     # The same commands make the same objects (see CMAKE_POSITION_INDEPENDENT_CODE), and Ninja's logs let it know them.
     for file in (*build.glob("grapnel/**/*.o"), *build.glob("command/**/*.o"), build / ".ninja_log", build / ".ninja_deps"):
         copy = folder / file.relative_to(build)
@@ -74,28 +73,31 @@ def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     settings = cache_of(build)
     compiler = settings["CMAKE_CXX_COMPILER"]
-    expected = "machine code: yes" if settings["GRAPNEL_LLVM"] == "ON" else "libgrapnel_llvm.so could not be loaded"
     shared_here = any(build.glob("grapnel/libgrapnel.so"))
+    names = ("static", "shared")
+    # (name, what is changed to get it from the build at hand, has LLVM)
+    variants = [(names[shared_here], None, settings["GRAPNEL_LLVM"] == "ON"),
+                (names[not shared_here], f"-DBUILD_SHARED_LIBS={'OFF' if shared_here else 'ON'}", settings["GRAPNEL_LLVM"] == "ON"),
+                ("without LLVM", "-DGRAPNEL_LLVM=OFF", False)]
     passed, failed = 0, 0
     with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        for shared in (shared_here, not shared_here):
-            kind = "shared" if shared else "static"
-            tree, prefix = build, folder / f"{kind}-prefix"
-            if shared != shared_here:
-                tree = folder / f"{kind}-build"
-                build_other(build, tree, shared)
+        for number, (variant, change, has_llvm) in enumerate(variants):
+            folder = pathlib.Path(name) / str(number)
+            tree, prefix = build, folder / "prefix"
+            if change:
+                tree = folder / "build"
+                build_like(build, tree, change)
             run("cmake", "--install", tree, "--prefix", prefix)
             for way in (toy_with_cmake, toy_with_pkg_config, *([the_command] if settings["GRAPNEL_COMMAND"] == "ON" else [])):
                 try:
-                    printed = way(prefix, folder / f"{kind}-{way.__name__}", compiler)
-                    print(f"{kind}, {way.__name__}: {printed.strip()}")
-                    wanted = "LLVM makes kernels" if way is the_command and settings["GRAPNEL_LLVM"] == "ON" else expected
+                    printed = way(prefix, folder / way.__name__, compiler)
+                    print(f"{variant}, {way.__name__}: {printed.strip()}")
+                    wanted = "LLVM makes kernels" if has_llvm else "libgrapnel_llvm.so could not be loaded"
                     if wanted not in printed:
                         raise RuntimeError(f"the program should have said: {wanted}")
                     passed += 1
                 except RuntimeError as error:
-                    print(f"{kind}, {way.__name__}: {error}")
+                    print(f"{variant}, {way.__name__}: {error}")
                     failed += 1
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
