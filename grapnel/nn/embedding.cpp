@@ -1,9 +1,9 @@
 #include "grapnel/nn/embedding.h"
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/nn/functional.h"
 #include "grapnel/nn/init.h"
 #include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
 
 namespace grapnel::nn {
 
@@ -36,19 +36,27 @@ void EmbeddingImpl::pretty_print(std::ostream& stream) const {
   stream << "grapnel::nn::Embedding(num_embeddings=" << options.num_embeddings()
          << ", embedding_dim=" << options.embedding_dim();
   if (options.padding_idx()) stream << ", padding_idx=" << *options.padding_idx();
+  if (options.max_norm()) stream << ", max_norm=" << *options.max_norm();
+  if (options.norm_type() != 2) stream << ", norm_type=" << options.norm_type();
   stream << ')';
 }
 
 Tensor EmbeddingImpl::forward(const Tensor& indices) {
+  if (options.max_norm())
+    functional::embedding_renorm_(weight, indices, *options.max_norm(), options.norm_type());
   return embedding(weight, indices, options.padding_idx().value_or(-1));
 }
 
-Embedding Embedding::from_pretrained(const Tensor& embeddings, bool freeze) {
+Embedding Embedding::from_pretrained(const Tensor& embeddings,
+                                     const EmbeddingFromPretrainedOptions& options) {
   check(embeddings.dim() == 2, "Embedding: the table must be [num_embeddings, embedding_dim], got shape ",
         embeddings.shape(), ".");
-  Embedding out(EmbeddingOptions(embeddings.size(0), embeddings.size(1)));
+  Embedding out(EmbeddingOptions(embeddings.size(0), embeddings.size(1))
+                    .padding_idx(options.padding_idx())
+                    .max_norm(options.max_norm())
+                    .norm_type(options.norm_type()));
   out->weight.set_data(embeddings.detach());
-  out->weight.set_requires_grad(!freeze);
+  out->weight.set_requires_grad(!options.freeze());
   return out;
 }
 

@@ -15,6 +15,20 @@ struct EmbeddingOptions {
   GRAPNEL_ARG(int64_t, embedding_dim);
   /// The row that stays zero and gets no gradient; negative numbers count from the end.
   GRAPNEL_ARG(std::optional<int64_t>, padding_idx);
+  /// Rows that are longer are shortened to this length, in place, before they are looked up.
+  GRAPNEL_ARG(std::optional<double>, max_norm);
+  /// The kind of norm that max_norm is about.
+  GRAPNEL_ARG(double, norm_type) = 2;
+};
+
+/// For a table that exists already. Its padding row stays as it is and gets no gradient.
+struct EmbeddingFromPretrainedOptions {
+  EmbeddingFromPretrainedOptions(bool freeze = true) : freeze_(freeze) {}
+  /// Whether the table is left as it is in training.
+  GRAPNEL_ARG(bool, freeze);
+  GRAPNEL_ARG(std::optional<int64_t>, padding_idx);
+  GRAPNEL_ARG(std::optional<double>, max_norm);
+  GRAPNEL_ARG(double, norm_type) = 2;
 };
 
 /// Row i of weight [num_embeddings, embedding_dim] for every number i of the input.
@@ -36,8 +50,8 @@ class Embedding : public ModuleHolder<EmbeddingImpl> {
  public:
   using ModuleHolder::ModuleHolder;
   using Impl = EmbeddingImpl;
-  /// With a table that exists already; frozen, it is not trained.
-  static Embedding from_pretrained(const Tensor& embeddings, bool freeze = true);
+  static Embedding from_pretrained(const Tensor& embeddings,
+                                   const EmbeddingFromPretrainedOptions& options = {});
 };
 
 }  // namespace grapnel::nn

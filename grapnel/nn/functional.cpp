@@ -3,7 +3,9 @@
 #include <cmath>
 #include <limits>
 
+#include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/half.h"
+#include "grapnel/tensor/tensor_index.h"
 
 namespace grapnel::nn::functional {
 
@@ -95,6 +97,18 @@ Tensor adaptive_avg_pool(const Tensor& x, IntArrayRef output_size) {
 Tensor adaptive_max_pool(const Tensor& x, IntArrayRef output_size) {
   return adaptive_pool("adaptive_max_pool", x, output_size,
                        [](const Tensor& t, int64_t dim) { return std::get<0>(t.max(dim)); });
+}
+
+// --- embedding --------------------------------------------------------------------------------------------------------------------
+
+Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, double norm_type) {
+  check(weight.dim() == 2, "embedding_renorm_: weight must be [rows, features], got shape ", weight.shape(),
+        ".");
+  NoGradGuard no_grad;
+  const Tensor chosen = indices.reshape({-1}), rows = weight.index_select(0, chosen),
+               norms = rows.norm(norm_type, {1}, /*keepdim=*/true);
+  // The small number is LibTorch's. A row that is named twice is written twice, with the same values.
+  return weight.index_put_({chosen}, rows * where(norms > max_norm, max_norm / (norms + 1e-7), 1.0));
 }
 
 // --- losses -----------------------------------------------------------------------------------------------------------------------

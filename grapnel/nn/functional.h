@@ -22,6 +22,10 @@ Tensor avg_pool1d(const Tensor& x, int64_t kernel_size, std::optional<int64_t> s
 Tensor adaptive_avg_pool(const Tensor& x, IntArrayRef output_size);
 Tensor adaptive_max_pool(const Tensor& x, IntArrayRef output_size);
 
+/// Rows of `weight` [n, features] that `indices` names and whose norm is above max_norm are scaled down to it, in place and unrecorded.
+/// Rows are told apart without looking at values, so it compiles.
+Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, double norm_type = 2);
+
 /// What a loss per element becomes.
 Tensor reduced(const Tensor& loss, Reduce reduction);
 /// Logarithms are cut off at -100, so that a certain wrong answer has a finite loss.

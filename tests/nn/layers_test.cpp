@@ -167,6 +167,33 @@ TEST_CASE("parameters become one vector and come back from it") {
         "vector_to_parameters: the parameters have 9 numbers, the vector has shape [4].");
 }
 
+TEST_CASE("an embedding shortens the rows that are looked up and longer than max_norm") {
+  const auto table = [] { return tensor({{3.0, 4.0}, {6.0, 8.0}, {0.3, 0.4}, {30.0, 40.0}}); };
+  nn::Embedding layer(nn::EmbeddingOptions(4, 2).max_norm(5));
+  layer->weight.set_data(table());
+  const Tensor y = layer(tensor({{1, 2}, {1, 0}}));
+  const Tensor want = tensor({{3.0, 4.0}, {3.0, 4.0}, {0.3, 0.4}, {30.0, 40.0}});  // row 3 was not asked for
+  CHECK(layer->weight.allclose(want));
+  CHECK(layer->weight[0].equal(table()[0]));  // not longer than allowed, so untouched
+  CHECK(layer->weight[2].equal(table()[2]));
+  CHECK(y.equal(layer->weight.index({tensor({{1, 2}, {1, 0}})})));
+  y.sum().backward();
+  CHECK(layer->weight.grad().equal(tensor({{1.0, 1.0}, {2.0, 2.0}, {1.0, 1.0}, {0.0, 0.0}})));
+  CHECK(str(*layer) == "grapnel::nn::Embedding(num_embeddings=4, embedding_dim=2, max_norm=5)");
+
+  // Another norm, a table that exists already, and the same bits compiled, without a break.
+  const auto options = nn::EmbeddingFromPretrainedOptions().padding_idx(0).max_norm(7).norm_type(1);
+  nn::Embedding eager = nn::Embedding::from_pretrained(table(), options),
+                compiled = nn::Embedding::from_pretrained(table(), options);
+  CHECK_FALSE(eager->weight.requires_grad());
+  CHECK(nn::Embedding::from_pretrained(table(), false)->weight.requires_grad());
+  const Tensor ids = tensor({3, 0, 3});
+  auto look_up = compile([&](const Tensor& i) { return compiled(i); }, {.fullgraph = true});
+  CHECK(eager(ids).equal(look_up(ids)));
+  CHECK(eager->weight.equal(compiled->weight));
+  CHECK(eager->weight.abs().sum({1}).allclose(tensor({7.0, 14.0, 0.7, 7.0})));
+}
+
 TEST_CASE("dropout between layers follows the mode of the module") {
   manual_seed(1);
   nn::LSTM lstm(nn::LSTMOptions(3, 4).num_layers(2).dropout(0.5));
