@@ -371,7 +371,7 @@ class MpiCommunicator final : public Communicator {
 
   void submit(OperationPtr op) override {
     auto posted = make_posted(op);
-    posted->start = [this, op, line = line_, &transport = engine_.transport()] {
+    posted->start = [op, line = line_, &transport = engine_.transport()] {
       MpiOperation operation{op->call, nullptr, nullptr};
       if (op->input.defined()) operation.input = op->input.data_ptr();
       if (op->output.defined()) operation.output = op->output.data_ptr();
