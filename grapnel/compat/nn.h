@@ -24,6 +24,8 @@ inline constexpr auto kZeros = grapnel::nn::PaddingMode::zeros;
 inline constexpr auto kReflect = grapnel::nn::PaddingMode::reflect;
 inline constexpr auto kReplicate = grapnel::nn::PaddingMode::replicate;
 inline constexpr auto kCircular = grapnel::nn::PaddingMode::circular;
+/// For KLDivLoss, beside kSum, kMean and kNone.
+inline constexpr auto kBatchMean = grapnel::nn::functional::KLReduce::batch_mean;
 inline constexpr auto kFanIn = FanMode::in;
 inline constexpr auto kFanOut = FanMode::out;
 }  // namespace torch

@@ -1,7 +1,7 @@
 /// Namespace torch::optim: Grapnel's optimisers, and LibTorch's learning-rate schedules on top of them.
 #pragma once
 
-#include <cmath>
+#include <vector>
 
 #include "grapnel/compat/at.h"
 
@@ -75,6 +75,34 @@ class StepLR : public LRScheduler {
   }
   unsigned step_size_;
   double gamma_;
+};
+
+/// Multiplies the rates by `factor` when the metric has stopped to improve.
+class ReduceLROnPlateauScheduler {
+ public:
+  enum SchedulerMode { min, max };
+  enum ThresholdMode { rel, abs };
+  ReduceLROnPlateauScheduler(Optimizer& optimizer, SchedulerMode mode = min, float factor = 0.1F,
+                             int patience = 10, double threshold = 1e-4, ThresholdMode threshold_mode = rel,
+                             int cooldown = 0, const std::vector<float>& min_lr = {}, double eps = 1e-8,
+                             bool /*verbose*/ = false)
+      : schedule_(optimizer, {.mode = static_cast<grapnel::optim::PlateauMode>(mode),
+                              .factor = factor,
+                              .patience = patience,
+                              .threshold = threshold,
+                              .threshold_mode = static_cast<grapnel::optim::ThresholdMode>(threshold_mode),
+                              .cooldown = cooldown,
+                              .min_lr = min_lr.empty() ? 0.0 : min_lr[0],
+                              .eps = eps}) {
+    for (const float rate : min_lr)
+      grapnel::check(rate == min_lr[0],
+                     "ReduceLROnPlateauScheduler: the smallest rate is one for all groups, got ", min_lr[0],
+                     " and ", rate, ".");
+  }
+  void step(float metric) { schedule_.step(metric); }
+
+ private:
+  grapnel::optim::ReduceLROnPlateau schedule_;
 };
 
 }  // namespace torch::optim

@@ -13,6 +13,7 @@
 #include "grapnel/compat/c10.h"
 #include "grapnel/compat/nn.h"
 #include "grapnel/compat/optim.h"
+#include "grapnel/compat/serialize.h"
 
 namespace torch {
 

@@ -38,6 +38,7 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduce reduction = 
 Tensor huber_loss(const Tensor& x, const Tensor& target, Reduce reduction = Reduce::mean, double delta = 1);
 /// target * (log(target) - x), with x the logarithm of a probability. `batch_mean` divides the sum by the first size.
 enum class KLReduce : uint8_t { none, mean, sum, batch_mean };
+constexpr KLReduce kl_reduce(Reduce reduction) { return static_cast<KLReduce>(reduction); }
 Tensor kl_div(const Tensor& x, const Tensor& target, KLReduce reduction = KLReduce::mean,
               bool log_target = false);
 

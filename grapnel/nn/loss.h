@@ -48,6 +48,8 @@ struct HuberLossOptions {
 };
 struct KLDivLossOptions {
   KLDivLossOptions(functional::KLReduce reduction = functional::KLReduce::mean) : reduction_(reduction) {}
+  KLDivLossOptions(Reduce reduction) : KLDivLossOptions(functional::kl_reduce(reduction)) {}
+  KLDivLossOptions& reduction(Reduce value) { return reduction(functional::kl_reduce(value)); }
   GRAPNEL_ARG(functional::KLReduce, reduction);
   GRAPNEL_ARG(bool, log_target) = false;
 };

@@ -93,3 +93,20 @@ TEST_CASE("anomaly mode names the operation whose gradient is NaN") {
   auto x = torch::zeros({1}, torch::requires_grad());
   CHECK_THROWS_AS((x.sqrt() * 0).sum().backward(), c10::Error);
 }
+
+// Later LibTorch has it; the one that tools/compat_with_libtorch finds may not.
+TEST_CASE("the rate falls when a metric has stopped to improve") {
+  auto w = torch::zeros({1}, torch::requires_grad());
+  torch::optim::SGD optimizer({w}, 1.0);
+  using Plateau = torch::optim::ReduceLROnPlateauScheduler;
+  Plateau schedule(optimizer, Plateau::min, 0.5, /*patience=*/1);
+  const auto rate_after = [&](float metric) {
+    schedule.step(metric);
+    return optimizer.param_groups()[0].options().get_lr();
+  };
+  CHECK(rate_after(3) == 1);
+  CHECK(rate_after(3) == 1);
+  CHECK(rate_after(3) == 0.5);
+  CHECK(rate_after(2) == 0.5);
+  CHECK_THROWS_AS(Plateau(optimizer, Plateau::min, 0.5, 1, 1e-4, Plateau::rel, 0, {0.1F, 0.2F}), c10::Error);
+}
