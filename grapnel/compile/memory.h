@@ -12,6 +12,8 @@ class Memory {
   const StoragePtr& storage(capture::SlotId slot) {
     StoragePtr& held = trace_.slots[slot].held;
     if (!held) held = Storage::create(trace_.slots[slot].bytes);
+    // Results that somebody waits for are lazy. They get their memory here: threads of one kernel that found none would each make some.
+    held->data();
     return held;
   }
   /// A tensor header for a value.

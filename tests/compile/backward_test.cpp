@@ -121,3 +121,16 @@ TEST_CASE("a gradient that an opaque hook keeps is not changed afterwards") {
     }
   });
 }
+
+TEST_CASE("results that somebody waits for get their memory before threads share the work") {
+  const int before = get_num_threads();
+  set_num_threads(4);
+  const Tensor x = rand({1 << 18}), want = x.clamp(0.25, 0.75);
+  on_each_backend([&](const CompileOptions& options) {
+    auto f = compile([&] { return x.clamp(0.25, 0.75); }, options);
+    int64_t wrong = 0;
+    for (int i = 0; i < 200; ++i) wrong += !f().equal(want);
+    CHECK(wrong == 0);
+  });
+  set_num_threads(before);
+}
