@@ -38,6 +38,10 @@ Safetensors read(uint64_t size, const std::string& source, const ReadAt& read_at
         " bytes, and the length of the header alone takes 8.");
   uint64_t header_bytes;
   read_at(0, &header_bytes, 8);
+  constexpr uint32_t zip = 0x04034b50;  // "PK\3\4", little endian
+  check(static_cast<uint32_t>(header_bytes) != zip || header_bytes <= most_header_bytes, source,
+        ": is a zip file, as torch.save and LibTorch's torch::save write it, and no safetensors file.\n"
+        "Convert it in Python with safetensors.torch.save_file; docs/porting-from-libtorch.md shows how.");
   check(header_bytes <= most_header_bytes, source,
         ": is no safetensors file: its first 8 bytes ask for a header of ", header_bytes, " bytes; ",
         most_header_bytes, " are the limit.");
@@ -75,8 +79,7 @@ Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::strin
   });
 }
 
-void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                      const TextMap& metadata,
+void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors, const TextMap& metadata,
                       Durable durable) {
   SafetensorsHeader header{.entries = {}, .metadata = metadata};
   std::vector<std::pair<SafetensorsEntry*, Tensor>> order;

@@ -94,6 +94,9 @@ TEST_CASE("a malformed file is refused with the reason") {
   CHECK(refused(made("{}", 0, uint64_t{1} << 60))
             .starts_with("file: is no safetensors file: its first 8 bytes ask for a header of "
                          "1152921504606846976 bytes"));
+  CHECK(refused("PK\3\4 and so on") ==
+        "file: is a zip file, as torch.save and LibTorch's torch::save write it, and no safetensors file.\n"
+        "Convert it in Python with safetensors.torch.save_file; docs/porting-from-libtorch.md shows how.");
   CHECK(refused(made("{}", 0, 99)) ==
         "file: the header should have 99 bytes, but only 2 are left in the file.\nIt was cut off, or it is "
         "no safetensors file.");
