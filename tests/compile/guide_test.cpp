@@ -97,6 +97,28 @@ TEST_CASE("hooks guide: several gradients at once, and saved tensors") {
   CHECK(norm.item<double>() == doctest::Approx(2.4494897));
 }
 
+TEST_CASE("hooks guide: hooks of modules and optimisers") {
+  const Printed printed;
+  // guide
+  nn::Linear layer(3, 2);
+  layer->register_forward_hook([](nn::Module&, const nn::Args&, const Tensor& result) { return result * 2; },
+                               {.name = "double"});
+  layer->register_full_backward_hook([](nn::Module& m, const variable_list& grad_input,
+                                        const variable_list& grad_output) {
+    std::cout << m.name() << ": " << grad_output[0].shape() << " in, " << grad_input[0].shape() << " out\n";
+  });
+  layer(ones({4, 3}, requires_grad())).sum().backward();  // layer->forward(x) would call no hooks
+
+  optim::SGD optimizer(layer->parameters(), 0.1);
+  int steps = 0;
+  optimizer.register_step_post_hook([&](optim::Optimizer&) { ++steps; });
+  optimizer.step();
+  // end
+  CHECK(printed.text.str().ends_with(": [4, 2] in, [4, 3] out\n"));
+  CHECK(steps == 1);
+  CHECK(layer->bias.grad().equal(full({2}, 8.0)));
+}
+
 TEST_CASE("hooks guide: hooks in a compiled step") {
   reset_compile_cache();
   // guide
