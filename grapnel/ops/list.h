@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "grapnel/ops/defs/attention.h"
 #include "grapnel/ops/defs/conv.h"
 #include "grapnel/ops/defs/copy.h"
 #include "grapnel/ops/defs/index.h"
@@ -31,8 +32,8 @@ struct Concat<OpList<D...>, OpList<E...>, Rest...> : Concat<OpList<D..., E...>, 
 
 }  // namespace define
 
-using AllOps = define::Concat<PointwiseOps, ReductionOps, ViewOps, CopyOps, IndexOps, JoinOps, SortOps, MatmulOps, ConvOps, PoolOps, SoftmaxOps,
-                              NormOps, RandomOps>::type;
+using AllOps = define::Concat<PointwiseOps, ReductionOps, ViewOps, CopyOps, IndexOps, JoinOps, SortOps, MatmulOps, AttentionOps, ConvOps, PoolOps,
+                              SoftmaxOps, NormOps, RandomOps>::type;
 
 /// The run-time faces of AllOps, in its order.
 std::span<const Op* const> all_ops();

@@ -8,7 +8,7 @@
 
 namespace grapnel::kernels {
 
-/// c[m, n] = a[m, k] * b[k, n], strides in elements; c has unit stride along n.
+/// c[m, n] = a[m, k] * b[k, n], or added to c; strides in elements; c has unit stride along n.
 template <class T>
 struct GemmBlock {
   int64_t m, n, k;
@@ -18,6 +18,7 @@ struct GemmBlock {
   int64_t b_row, b_col;
   T* c;
   int64_t c_row;
+  bool add = false;
 };
 
 /// The scratch memory that gemm_kernel wants, in elements, aligned to 64 bytes.

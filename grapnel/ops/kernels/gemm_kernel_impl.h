@@ -249,8 +249,8 @@ class OwnGemm {
 
  public:
   static void run(const GemmBlock<T>& g, T* scratch) {
-    if (g.m == 1 && multiply_vector({g.n, g.k, g.b, g.b_col, g.b_row, g.a, g.c, 1}, g.a_col, scratch)) return;
-    if (g.n == 1 && multiply_vector({g.m, g.k, g.a, g.a_row, g.a_col, g.b, g.c, g.c_row}, g.b_row, scratch))
+    if (g.m == 1 && !g.add && multiply_vector({g.n, g.k, g.b, g.b_col, g.b_row, g.a, g.c, 1}, g.a_col, scratch)) return;
+    if (g.n == 1 && !g.add && multiply_vector({g.m, g.k, g.a, g.a_row, g.a_col, g.b, g.c, g.c_row}, g.b_row, scratch))
       return;
 
     T* const packed_a = scratch;
@@ -282,7 +282,7 @@ class OwnGemm {
               if (i0 == 0) pack_panel(used, kb, b, g.b_row, g.b_col, b_row, to);
               b = to;
             }
-            panel(mb, used, kb, a, b, b_row, g.c + i0 * g.c_row + j0 + j, g.c_row, p0 == 0);
+            panel(mb, used, kb, a, b, b_row, g.c + i0 * g.c_row + j0 + j, g.c_row, p0 == 0 && !g.add);
           }
         }
         p0 += kb;
