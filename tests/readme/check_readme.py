@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """README.md's first program is examples/first_hook.cpp, and it runs; the examples of docs/hooks.md are those of
-tests/compile/guide_test.cpp, which runs them; links in the documents lead somewhere.
+tests/compile/guide_test.cpp, which runs them; docs/operations.md names all operations and docs/environment.md all variables; links in the documents
+lead somewhere.
 
     check_readme.py <build folder>
 """
@@ -47,6 +48,36 @@ def guide():
         yield f"docs/hooks.md has {len(blocks)} blocks, tests/compile/guide_test.cpp {len(tested)}."
 
 
+def named(document):
+    """Everything that a document sets in code."""
+    text = (ROOT / document).read_text()
+    return set(re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", text))))
+
+
+def operations():
+    """The page of operations has every free function on tensors and every method that makes or fills one."""
+    function = re.compile(r"^(?:Tensor|bool|std::(?:vector|tuple)<[\w, ]+>) (\w+)\(", re.M)
+    method = re.compile(r"^  (?:Tensor&?|TensorPair|std::vector<Tensor>) (\w+)\(", re.M)
+    read = lambda name: (ROOT / "grapnel" / name).read_text()
+    wanted = set(re.findall(r"X\((\w+), \w+\)", read("tensor/op_list.h")))
+    wanted |= set(function.findall(read("ops/functions.h") + read("ops/factories.h"))) | set(method.findall(read("tensor/tensor.h")))
+    in_place = {name + "_" for name in wanted}  # x.exp_() follows from exp
+    others = {"name", "set_requires_grad", "requires_grad_", "mutable_grad", "_base", "operator"}  # of macros, and about gradients
+    for name in sorted(wanted - in_place - others - named("docs/operations.md")):
+        yield f"docs/operations.md: the operation {name} is missing."
+
+
+def variables():
+    """The page of variables has every one that the library reads."""
+    wanted = set()
+    for path in (ROOT / "grapnel").rglob("*.cpp"):
+        text = path.read_text()
+        if "getenv" in text or "load_module" in text:
+            wanted |= set(re.findall(r'"(GRAPNEL_[A-Z_]+)"', text))
+    for name in sorted(wanted - named("docs/environment.md")):
+        yield f"docs/environment.md: {name} is missing."
+
+
 def links():
     """Every relative link of a document names a file or folder."""
     for document in [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]:
@@ -56,7 +87,7 @@ def links():
 
 
 if __name__ == "__main__":
-    results = [list(first_program()), list(output(pathlib.Path(sys.argv[1]))), list(guide()), list(links())]
+    results = [list(first_program()), list(output(pathlib.Path(sys.argv[1]))), list(guide()), list(operations()), list(variables()), list(links())]
     for problem in sum(results, []):
         print(problem)
     failed = sum(bool(found) for found in results)
