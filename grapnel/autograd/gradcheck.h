@@ -1,7 +1,7 @@
 /// Do gradients agree with finite differences? For tests of functions built from ops, and of ops themselves.
 ///
 ///   auto x = randn({3, 4}, dtype(kFloat64).requires_grad(true));
-///   gradcheck([](const variable_list& in) -> variable_list { return {in[0].sin().sum()}; }, {x});
+///   autograd::gradcheck([](const variable_list& in) -> variable_list { return {in[0].sin().sum()}; }, {x});
 #pragma once
 
 #include <functional>

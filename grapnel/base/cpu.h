@@ -5,8 +5,8 @@
 
 namespace grapnel::base {
 
-/// In ascending order. `avx2` stands for AVX2, FMA, F16C and BMI2; `avx512` for that and AVX-512 F, DQ, BW
-/// and VL.
+/// In ascending order. `avx2` stands for AVX2, FMA, F16C and BMI2; `avx512` for that and AVX-512 F, CD,
+/// DQ, BW and VL.
 enum class Isa { baseline, avx2, avx512 };
 
 const char* name_of(Isa isa);

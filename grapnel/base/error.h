@@ -1,7 +1,7 @@
 /// Errors: what happened, with which values, and what to do about it.
 ///
 /// `Error` is the caller's to fix; `InternalError` is ours and asks for a report. The library throws one of
-/// the two (or passes a user's own exception through) and never prints and never aborts.
+/// the two (or passes a user's own exception through); it prints no errors and never aborts.
 #pragma once
 
 #include <sstream>

@@ -12,7 +12,7 @@ namespace compile_detail {
 using Branch = std::function<variable_list(const variable_list&)>;
 variable_list cond(const Tensor& pred, Branch if_true, Branch if_false, const variable_list& operands);
 
-/// A function of one to four tensors, or of a list, as a function of a list.
+/// A function of one to three tensors, or of a list, as a function of a list.
 template <class F>
 Branch as_branch(F f) {
   return [f](const variable_list& x) mutable -> variable_list {

@@ -17,7 +17,7 @@ std::string_view name(Backend backend);
 /// `exact` keeps the bits of eager mode. `fast` is leave to use faster, looser arithmetic inside fused kernels; no kernel takes it so far.
 enum class Numerics : uint8_t { exact, fast };
 
-/// What happens when a graph cannot be compiled: run it as `aot_eager` after one warning, or throw.
+/// What happens when a graph cannot be compiled: run it op by op after one warning, or throw. A kernel that cannot be made is interpreted.
 enum class OnFailure : uint8_t { fall_back, error };
 
 struct CompileOptions {

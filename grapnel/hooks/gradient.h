@@ -4,10 +4,11 @@
 ///   hooks::attach(net->parameters(), hooks::ClipValue{0.1});
 ///
 /// Each is a function of the gradient, made of public ops, so it is recorded, fused and differentiated like any other code. Any
-/// callable from tensor to tensor joins a chain.
+/// callable from tensor to tensor that has a name() joins a chain.
 #pragma once
 
 #include <concepts>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>

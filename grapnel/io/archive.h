@@ -35,7 +35,7 @@ class Archive {
 
   /// Atomic: see Note [Atomic files] in io/file.h.
   void save(const std::filesystem::path& path) const;
-  /// Refuses files of a later version, and files that are no archives unless they are plain safetensors.
+  /// Refuses files of another version, and files that are no archives unless they are plain safetensors.
   static Archive load(const std::filesystem::path& path);
 
  private:

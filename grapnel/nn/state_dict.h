@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "grapnel/base/ordered_dict.h"
@@ -16,6 +17,8 @@ using Metadata = std::map<std::string, Value>;
 class StateDict : public OrderedDict<std::string, Tensor> {
  public:
   StateDict() : OrderedDict("Entry") {}
+  /// Tensors by name without metadata, such as those of a file of another program.
+  StateDict(OrderedDict<std::string, Tensor> entries) : OrderedDict(std::move(entries)) {}
   /// By the module's path: "" for the root, "encoder.fc" for a descendant.
   std::map<std::string, Metadata> metadata;
 };

@@ -96,7 +96,7 @@ class Checkpoint {
   std::vector<Part> parts_;
 };
 
-/// One module or one tensor in a file of its own, as LibTorch's torch::save and torch::load.
+/// One module, optimiser or tensor in a file of its own, as LibTorch's torch::save and torch::load.
 void save(nn::Module& module, const std::filesystem::path& path);
 void load(nn::Module& module, const std::filesystem::path& path);
 void save(const Tensor& tensor, const std::filesystem::path& path);

@@ -69,6 +69,15 @@ TEST_CASE("an empty collection is a file, too") {
   CHECK(io::load_safetensors(folder / "none").tensors.is_empty());
 }
 
+TEST_CASE("a file of tensors is a state dict") {
+  const TemporaryFolder folder;
+  const nn::Linear from(3, 2), to(3, 2);
+  io::save_safetensors(folder / "net", from->state_dict());
+  to->load_state_dict(io::load_safetensors(folder / "net").tensors);
+  CHECK(equal(to->weight, from->weight));
+  CHECK(equal(to->bias, from->bias));
+}
+
 TEST_CASE("files that Python's safetensors wrote are read") {
   const io::Safetensors file = io::load_safetensors("tests/io/from_python.safetensors");
   CHECK(file.metadata == io::TextMap{{"format", "pt"}, {"note", "tools/record_torch.py"}});
