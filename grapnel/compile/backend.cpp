@@ -3,6 +3,7 @@
 
 #include "grapnel/base/log.h"
 #include "grapnel/codegen/jit.h"
+#include "grapnel/compile/epilogue_run.h"
 #include "grapnel/compile/executable.h"
 #include "grapnel/compile/memory.h"
 #include "grapnel/compile/observe.h"
@@ -21,10 +22,12 @@ void fail_if_asked(Stage stage) {
 }
 
 /// Kernels are made on a thread of their own while the first runs interpret; somebody who wants an error instead has to wait for it.
-std::shared_ptr<const codegen::Kernel> make_kernel(const codegen::BlockProgram& program, OnFailure on_failure) {
+std::shared_ptr<const codegen::Kernel> make_kernel(const codegen::BlockProgram& program,
+                                                   OnFailure on_failure) {
   const bool wait = on_failure == OnFailure::error || !pass_options().background_kernels;
   auto kernel = codegen::kernel_for(program, wait ? codegen::Compile::now : codegen::Compile::in_background);
-  if (on_failure == OnFailure::error && kernel->state() == codegen::Kernel::State::failed) fail(kernel->error());
+  if (on_failure == OnFailure::error && kernel->state() == codegen::Kernel::State::failed)
+    fail(kernel->error());
   return kernel;
 }
 
@@ -35,7 +38,8 @@ void warn_once(const codegen::Kernel& kernel) {
 
 class Planned final : public Executable {
  public:
-  Planned(const Trace& trace, PlanOptions options, OnFailure on_failure) : simplified_(simplify(trace, pass_options())) {
+  Planned(const Trace& trace, PlanOptions options, OnFailure on_failure)
+      : simplified_(simplify(trace, pass_options())) {
 #ifndef NDEBUG
     verify(trace, simplified_);
 #endif
@@ -51,6 +55,7 @@ class Planned final : public Executable {
     fail_if_asked(Stage::kernels);
     for (const Group& g : plan_.groups) {
       fused_calls += static_cast<int64_t>(g.calls.size());
+      epilogues += g.product ? 1 : 0;
       kernels_.push_back(make_kernel(g.program, on_failure));
     }
   }
@@ -59,17 +64,22 @@ class Planned final : public Executable {
     redirect(trace, simplified_);
     Memory memory(trace);
     RunObserver* const observer = RunObserver::current;
-    if (observer) [[unlikely]] observer->on_graph(trace);
+    if (observer) [[unlikely]]
+      observer->on_graph(trace);
     for (size_t i = 0; i < plan_.items.size(); ++i) {
       const Item& item = plan_.items[i];
       const auto begin = observer ? std::chrono::steady_clock::now() : RunObserver::Time();
-      size_t done = item.sweep < 0 ? 0 : swept(plan_.sweeps[static_cast<size_t>(item.sweep)], trace, memory, counts);
+      size_t done =
+          item.sweep < 0 ? 0 : swept(plan_.sweeps[static_cast<size_t>(item.sweep)], trace, memory, counts);
       if (done == 0) {
-        if (item.group >= 0) run_group(group(item), code(item), trace, memory, counts);
+        if (item.group >= 0 && group(item).product)
+          run_epilogue(group(item), code(item), trace, memory, counts);
+        else if (item.group >= 0) run_group(group(item), code(item), trace, memory, counts);
         else run_call(trace, trace.calls[item.call], memory);
         done = 1;
       }
-      if (observer) [[unlikely]] tell(*observer, trace, i, done, begin);
+      if (observer) [[unlikely]]
+        tell(*observer, trace, i, done, begin);
       for (size_t k = 0; k < done; ++k)
         for (const SlotId slot : plan_.items[i + k].last_uses) memory.release(slot);
       i += done - 1;
@@ -80,9 +90,11 @@ class Planned final : public Executable {
 
  private:
   /// Items [first, first + count) have run, together if there are several.
-  void tell(RunObserver& observer, const Trace& trace, size_t first, size_t count, RunObserver::Time begin) const {
+  void tell(RunObserver& observer, const Trace& trace, size_t first, size_t count,
+            RunObserver::Time begin) const {
     const auto end = std::chrono::steady_clock::now();
-    if (plan_.items[first].group < 0) return observer.on_item(trace, {{&plan_.items[first].call, 1}, false, begin, end});
+    if (plan_.items[first].group < 0)
+      return observer.on_item(trace, {{&plan_.items[first].call, 1}, false, begin, end});
     std::vector<uint32_t> calls;
     for (size_t k = 0; k < count; ++k) {
       const Group& g = group(plan_.items[first + k]);
@@ -100,7 +112,8 @@ class Planned final : public Executable {
   const Group& group(const Item& item) const { return plan_.groups[static_cast<size_t>(item.group)]; }
   codegen::BlockFn code(const Item& item) const {
     const codegen::Kernel& kernel = *kernels_[static_cast<size_t>(item.group)];
-    if (kernel.state() == codegen::Kernel::State::failed) [[unlikely]] warn_once(kernel);
+    if (kernel.state() == codegen::Kernel::State::failed) [[unlikely]]
+      warn_once(kernel);
     return kernel.fn();
   }
   /// How many items are done.
@@ -122,7 +135,8 @@ class Planned final : public Executable {
 
 std::unique_ptr<Executable> make_executable(const Trace& trace, const CompileOptions& options) {
   if (options.backend == Backend::eager) return make_op_by_op();
-  const PlanOptions plan{options.backend == Backend::fused && pass_options().fusion, pass_options().sweeps};
+  const PlanOptions plan{options.backend == Backend::fused && pass_options().fusion, pass_options().sweeps,
+                         pass_options().epilogues};
   return std::make_unique<Planned>(trace, plan, options.on_failure);
 }
 

@@ -8,18 +8,22 @@ namespace grapnel::compile_detail {
 
 using namespace capture;
 
-Stream::Stream(const Trace& trace, ValueId id, ValueId shape, Compute compute, const Place& place) : place_(place), compute_(compute) {
+Stream::Stream(const Trace& trace, ValueId id, ValueId shape, Compute compute, const Place& place,
+               int32_t trailing)
+    : place_(place), compute_(compute) {
   const Value& v = trace.values[id];
   dtype_ = v.dtype;
   stored_size_ = static_cast<int64_t>(element_size(dtype_));
   size_ = static_cast<int64_t>(element_size(dtype_of(compute)));
   native_ = dtype_ == dtype_of(compute);
   if (place_.data) place_.data += trace.offset_of(v) * stored_size_;
-  const IntArrayRef sizes = trace.sizes_of(trace.values[shape]), own = trace.sizes_of(v), strides = trace.strides_of(v);
-  const size_t missing = sizes.size() - own.size();
+  const IntArrayRef sizes = trace.sizes_of(trace.values[shape]), own = trace.sizes_of(v),
+                    strides = trace.strides_of(v);
+  const size_t missing = sizes.size() - own.size() - static_cast<size_t>(trailing);
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 1) continue;
-    const int64_t stride = i < missing || own[i - missing] == 1 ? 0 : strides[i - missing];
+    const int64_t stride =
+        i < missing || i >= missing + own.size() || own[i - missing] == 1 ? 0 : strides[i - missing];
     if (rank_ > 0 && strides_[rank_ - 1] == stride * sizes[i]) {
       sizes_[rank_ - 1] *= sizes[i];
       strides_[rank_ - 1] = stride;
@@ -69,11 +73,14 @@ const void* Stream::read(int64_t begin, int64_t n, void* buffer, bool pad, const
   });
   // What lies behind the last element is computed with too, so it must be something.
   if (pad && n % codegen::kLanes != 0)
-    std::memset(static_cast<char*>(buffer) + n * size_, 0, static_cast<size_t>((codegen::kLanes - n % codegen::kLanes) * size_));
+    std::memset(static_cast<char*>(buffer) + n * size_, 0,
+                static_cast<size_t>((codegen::kLanes - n % codegen::kLanes) * size_));
   return buffer;
 }
 
-void* Stream::target(int64_t begin, int64_t n, bool pad, const Span& span) const { return direct(begin, n, pad, span); }
+void* Stream::target(int64_t begin, int64_t n, bool pad, const Span& span) const {
+  return direct(begin, n, pad, span);
+}
 
 void Stream::write(const void* block, int64_t begin, int64_t n, const Span& span) const {
   const auto store = kernels::table().store[static_cast<int>(dtype_)][static_cast<int>(compute_)];

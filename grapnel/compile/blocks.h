@@ -28,8 +28,10 @@ struct Place {
 /// One operand as a sequence of elements in row-major order of its (broadcast) shape.
 class Stream {
  public:
-  /// Value `id` of the trace, which lies in `place`, broadcast to the shape of value `shape`, read or written as `compute`.
-  Stream(const capture::Trace& trace, capture::ValueId id, capture::ValueId shape, Compute compute, const Place& place);
+  /// Value `id` of the trace, which lies in `place`, with `trailing` more dimensions of size 1, broadcast to the shape of value `shape`, read or
+  /// written as `compute`.
+  Stream(const capture::Trace& trace, capture::ValueId id, capture::ValueId shape, Compute compute,
+         const Place& place, int32_t trailing = 0);
 
   bool constant() const { return constant_; }
   bool is_local() const { return !place_.data; }
@@ -49,7 +51,9 @@ class Stream {
   int64_t offset(int64_t linear) const;
   /// Where element 0 is, or would be.
   char* base(const Span& span) const {
-    return place_.data ? place_.data : span.scratch + place_.local - (place_.per_row ? span.first_row : span.begin) * stored_size_;
+    return place_.data
+               ? place_.data
+               : span.scratch + place_.local - (place_.per_row ? span.first_row : span.begin) * stored_size_;
   }
   /// The block itself if it lies in memory as kernels want it.
   char* direct(int64_t begin, int64_t n, bool pad, const Span& span) const;

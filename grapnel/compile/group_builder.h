@@ -3,6 +3,7 @@
 
 #include "grapnel/compile/classes.h"
 #include "grapnel/compile/plan.h"
+#include "grapnel/ops/tiled.h"
 
 namespace grapnel::compile_detail {
 
@@ -14,6 +15,7 @@ class GroupBuilder {
   struct Read {
     capture::SlotId slot;
     capture::ValueId value;
+    bool anywhere = false;  ///< by the product: all of it, for any element
   };
   struct Write {
     capture::SlotId slot;
@@ -40,6 +42,10 @@ class GroupBuilder {
   /// What the group leaves in the slot has to be in memory.
   void need(capture::SlotId slot);
 
+  /// The first call of the group.
+  void add_product(uint32_t call, const Tiled& tiled);
+  /// The group without its product.
+  void forget_product();
   void add_elementwise(uint32_t call);
   void add_reduction(uint32_t call, Group::Reduce kind);
   /// The group; the builder is done.
@@ -52,6 +58,7 @@ class GroupBuilder {
     capture::ValueId value;
     uint32_t shape;
     Compute compute;
+    int32_t trailing;
   };
   struct Converted {
     int32_t from;
@@ -61,7 +68,10 @@ class GroupBuilder {
   };
   const capture::Value& value(capture::ValueId id) const { return t_.values[id]; }
   int32_t convert(int32_t reg, Compute from, DType via, Compute to);
-  int32_t operand(capture::ValueId id, capture::ValueId shape, Compute compute);
+  int32_t operand(capture::ValueId id, capture::ValueId shape, Compute compute, int32_t trailing = 0);
+  int32_t block_input(capture::ValueId id, capture::ValueId shape, Compute compute, int32_t trailing);
+  int32_t add_step(const codegen::BlockProgram::Step& step);
+  capture::SlotId memory_of_product() const;
   Compute compute_of(const capture::Instruction& call) const;
 
   const capture::Trace& t_;

@@ -6,14 +6,15 @@
 #include "grapnel/compile/memory.h"
 #include "grapnel/compile/plan.h"
 #include "grapnel/ops/kernels/reduce_kernel.h"
+#include "grapnel/ops/kernels/tile.h"
 
 namespace grapnel::compile_detail {
 
 /// How the elements of a sweep fall into rows and spans.
 struct Cut {
   int64_t elements = 0, rows = 0;
-  int64_t row = 1;       ///< elements per row
-  int64_t span = 0;      ///< elements per span, at most
+  int64_t row = 1;        ///< elements per row
+  int64_t span = 0;       ///< elements per span, at most
   bool in_parts = false;  ///< rows are longer than spans: their results are put together at the end
 };
 
@@ -23,8 +24,8 @@ class GroupRun {
   using PlaceOf = Place (*)(void* context, capture::SlotId slot);
 
   /// `kernel` may be null: then the program is interpreted. `area`: where its scratch memory begins, in bytes.
-  GroupRun(const Group& group, codegen::BlockFn kernel, const capture::Trace& trace, const Cut& cut, size_t area, PlaceOf place_of, void* context,
-           RunCounts& counts);
+  GroupRun(const Group& group, codegen::BlockFn kernel, const capture::Trace& trace, const Cut& cut,
+           size_t area, PlaceOf place_of, void* context, RunCounts& counts);
 
   /// Scratch memory of a thread, the bytes before `area` included.
   size_t scratch_bytes() const;
@@ -32,6 +33,8 @@ class GroupRun {
 
   /// Computes elements [begin, end) of the group's own sequence.
   void run(int64_t begin, int64_t end, const Span& span) const;
+  /// Computes the elements of a tile, for groups that reduce nothing.
+  void run(const kernels::Tile& tile, const Span& span) const;
   /// The end of reductions whose rows were computed in parts.
   void finish() const;
   /// Everything at once, for reductions of columns. `grain`: elements that are worth a thread.
@@ -51,12 +54,20 @@ class GroupRun {
   size_t staging_bytes() const;
   int64_t reduced_elements() const;
   Pointers reduced_blocks(const Span& span) const;
+  /// Where the program reads and writes one block.
+  struct Blocks {
+    SmallVector<const void*, 24> in;
+    SmallVector<void*, 24> out;
+  };
+  Blocks blocks(int64_t longest, const Span& span) const;
+  void compute_block(Blocks& blocks, int64_t begin, int64_t n, const Span& span) const;
   void compute(int64_t begin, int64_t end, char* const* reduced, const Span& span) const;
   void reduce_rows(int64_t begin, int64_t end, const Span& span) const;
   void reduce_chunk(int64_t begin, int64_t end, const Span& span) const;
   void reduce_long_row(int64_t begin, const Span& span) const;
   void store(const Target& target, char* results, int64_t first, int64_t count, const Span& span) const;
-  void finish_columns(const Target& target, const char* partial, int64_t chunks, int64_t n, int64_t column, const Span& span) const;
+  void finish_columns(const Target& target, const char* partial, int64_t chunks, int64_t n, int64_t column,
+                      const Span& span) const;
 
   const Group& g_;
   const codegen::BlockFn kernel_;
@@ -66,6 +77,9 @@ class GroupRun {
   std::vector<uint64_t> scalars_;
   std::vector<Target> targets_;
 };
+
+/// Elements that are worth a thread, for a program of so many steps.
+int64_t grain_for(int64_t steps);
 
 /// Buffers of this thread, reused from run to run.
 char* thread_scratch(size_t bytes);

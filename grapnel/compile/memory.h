@@ -27,6 +27,16 @@ class Memory {
   capture::Trace& trace_;
 };
 
+/// The tensors that a call reads, and pointers to them.
+struct Operands {
+  Operands(const capture::Trace& trace, const capture::Instruction& call, Memory& memory);
+  SmallVector<Tensor, 4> tensors;
+  SmallVector<const Tensor*, 4> pointers;
+};
+
+/// Throws what a call threw, with the place where it was called.
+[[noreturn]] void rethrow_from(const capture::Instruction& call, const Error& error);
+
 /// Computes one call with the eager kernels. Errors name the op and where it was called.
 void run_call(const capture::Trace& trace, const capture::Instruction& call, Memory& memory);
 

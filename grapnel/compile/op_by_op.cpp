@@ -15,26 +15,36 @@ Tensor Memory::tensor(ValueId id) {
     t.impl().wrapped_number = true;
     return t;
   }
-  Tensor t(TensorImpl::create(storage(v.slot), v.dtype, Shape(trace_.sizes_of(v)), Shape(trace_.strides_of(v)), trace_.offset_of(v)));
+  Tensor t(TensorImpl::create(storage(v.slot), v.dtype, Shape(trace_.sizes_of(v)),
+                              Shape(trace_.strides_of(v)), trace_.offset_of(v)));
   t.impl().wrapped_number = v.wrapped;
   return t;
 }
 
+Operands::Operands(const Trace& trace, const Instruction& call, Memory& memory) {
+  for (const ValueId id : trace.inputs_of(call))
+    tensors.push_back(id == kNone ? Tensor() : memory.tensor(id));
+  for (const Tensor& t : tensors) pointers.push_back(&t);
+}
+
+void rethrow_from(const Instruction& call, const Error& error) {
+  if (call.op->effect) throw;  // most likely the user's own
+  fail(error.what(), "\nThe op was called at ", base::describe({call.site}), ".");
+}
+
 void run_call(const Trace& trace, const Instruction& call, Memory& memory) {
   if (call.op->family == Family::view) return;  // the values know where they lie
-  SmallVector<Tensor, 4> inputs;
-  SmallVector<const Tensor*, 4> pointers;
+  const Operands in(trace, call, memory);
   Outputs outputs;
-  for (const ValueId id : trace.inputs_of(call)) inputs.push_back(id == kNone ? Tensor() : memory.tensor(id));
-  for (const Tensor& t : inputs) pointers.push_back(&t);
-  if (call.inplace) outputs.push_back(inputs[0]);
+  if (call.inplace) outputs.push_back(in.tensors[0]);
   else
-    for (const ValueId id : trace.outputs_of(call)) outputs.push_back(id == kNone ? Tensor() : memory.tensor(id));
+    for (const ValueId id : trace.outputs_of(call))
+      outputs.push_back(id == kNone ? Tensor() : memory.tensor(id));
   try {
-    call.op->run(*call.op, {pointers.data(), pointers.size()}, trace.attrs_of(call), {outputs.data(), outputs.size()});
+    call.op->run(*call.op, {in.pointers.data(), in.pointers.size()}, trace.attrs_of(call),
+                 {outputs.data(), outputs.size()});
   } catch (const Error& e) {
-    if (call.op->effect) throw;  // most likely the user's own
-    fail(e.what(), "\nThe op was called at ", base::describe({call.site}), ".");
+    rethrow_from(call, e);
   }
 }
 
@@ -44,7 +54,9 @@ class OpByOp final : public Executable {
  public:
   void run(Trace& trace, RunCounts&) const override {
     std::vector<uint32_t> last_use(trace.slots.size(), kNone);
-    auto slot_of = [&](ValueId id) { return id == kNone || trace.values[id].number ? kNone : trace.values[id].slot; };
+    auto slot_of = [&](ValueId id) {
+      return id == kNone || trace.values[id].number ? kNone : trace.values[id].slot;
+    };
     for (uint32_t i = 0; i < trace.calls.size(); ++i) {
       const Instruction& call = trace.calls[i];
       if (call.op->family == Family::view) continue;

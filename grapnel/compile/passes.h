@@ -14,10 +14,11 @@ enum class Stage : uint8_t { none, passes, plan, kernels };
 struct PassOptions {
   bool dead_code = true;
   bool common_subexpressions = true;
-  bool copies = true;              ///< read the original of a copy that never changes
-  bool algebra = true;             ///< steps that undo or repeat each other
+  bool copies = true;   ///< read the original of a copy that never changes
+  bool algebra = true;  ///< steps that undo or repeat each other
   bool fusion = true;
   bool sweeps = true;              ///< run neighbouring groups span by span
+  bool epilogues = true;           ///< run what follows a product or convolution on its tiles
   bool background_kernels = true;  ///< start interpreted and switch to machine code when it is there
   Stage fails = Stage::none;       ///< for tests: the step that fails
 };

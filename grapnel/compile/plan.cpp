@@ -24,7 +24,12 @@ constexpr int32_t kLookBack = 24;
 class Planner {
  public:
   Planner(const Trace& trace, const std::vector<bool>& skipped, PlanOptions options)
-      : t_(trace), skipped_(skipped), options_(options), sequence_(trace.values.size()), shape_(trace.values.size()), slots_(trace.slots.size()) {}
+      : t_(trace),
+        skipped_(skipped),
+        options_(options),
+        sequence_(trace.values.size()),
+        shape_(trace.values.size()),
+        slots_(trace.slots.size()) {}
 
   Plan make() {
     find_classes();
@@ -68,16 +73,24 @@ class Planner {
     if (options_.fuse && c.op->elementwise && !reads_its_target_elsewhere(c)) {
       GroupBuilder* b = find_group(c, Group::Reduce::none);
       add_elementwise(b ? *b : open_group(t_.outputs_of(c)[0]), i);
-    } else if (const Group::Reduce kind = options_.fuse && c.op->family == Family::reduction ? reduce_kind(c) : Group::Reduce::none;
+    } else if (const Group::Reduce kind =
+                   options_.fuse && c.op->family == Family::reduction ? reduce_kind(c) : Group::Reduce::none;
                kind != Group::Reduce::none) {
       GroupBuilder* b = find_group(c, kind);
       // Alone, sums of columns are better left to their own kernel.
       if (!b && kind == Group::Reduce::rows) b = &open_group(t_.inputs_of(c)[0]);
       if (b) add_reduction(*b, i, kind);
       else add_call(i);
+    } else if (const Tiled t = options_.fuse && options_.epilogues ? product_of(c) : Tiled()) {
+      add_product(i, t);
     } else {
       add_call(i);
     }
+  }
+
+  Tiled product_of(const Instruction& c) const {
+    const Tiled t = tiled(*c.op, t_.attrs_of(c));
+    return t && value(t_.outputs_of(c)[0]).linear ? t : Tiled();
   }
 
   /// x.add_(x.t()): no order of elements makes this right without a copy.
@@ -85,7 +98,9 @@ class Planner {
     if (!c.inplace) return false;
     const auto inputs = t_.inputs_of(c);
     for (size_t k = 1; k < inputs.size(); ++k)
-      if (is_tensor(inputs[k]) && value(inputs[k]).slot == value(inputs[0]).slot && !same_place(inputs[k], inputs[0])) return true;
+      if (is_tensor(inputs[k]) && value(inputs[k]).slot == value(inputs[0]).slot &&
+          !same_place(inputs[k], inputs[0]))
+        return true;
     return false;
   }
 
@@ -109,9 +124,20 @@ class Planner {
       if (items_[static_cast<size_t>(g)].group < 0) continue;
       GroupBuilder& b = building_[static_cast<size_t>(items_[static_cast<size_t>(g)].group)];
       if (!sequence_.same(b.group().space, space) || b.is_full()) continue;
-      if (reduction == Group::Reduce::none ? fits(b, c, g == last) : fits(b, c, reduction)) return &b;
+      if (!(reduction == Group::Reduce::none ? fits(b, c, g == last) : fits(b, c, reduction))) continue;
+      if (b.group().product && !fits_tiles(c, reduction)) {
+        // A sum of columns by itself costs less than what the product saves; anything else is better off with the group.
+        if (reduction == Group::Reduce::columns) continue;
+        detach_product(b);
+      }
+      return &b;
     }
     return nullptr;
+  }
+
+  /// See Note [Epilogues].
+  bool fits_tiles(const Instruction& c, Group::Reduce reduction) const {
+    return reduction == Group::Reduce::none && !t_.slots[value(t_.outputs_of(c)[0]).slot].outside;
   }
 
   /// Whether the operands of a call can be read in a group; `related`: one of them is there already.
@@ -122,7 +148,8 @@ class Planner {
       const SlotState& s = slots_[value(inputs[k]).slot];
       if (s.write > b.item) return false;
       if (s.write == b.item) {
-        if (s.written == kNone || !(all_full || is_full(c, k)) || !same_place(inputs[k], s.written)) return false;
+        if (s.written == kNone || !(all_full || is_full(c, k)) || !same_place(inputs[k], s.written))
+          return false;
         related = true;
       } else {
         related |= b.knows(inputs[k]);
@@ -136,7 +163,8 @@ class Planner {
     // A reduction of another kind walks the elements in another order.
     return operands_fit(b, c, true, related) && related &&
            (b.group().reduce == Group::Reduce::none ||
-            (b.group().reduce == kind && same_reduction(t_, shape_, t_.calls[b.group().reductions[0].call], c)));
+            (b.group().reduce == kind &&
+             same_reduction(t_, shape_, t_.calls[b.group().reductions[0].call], c)));
   }
 
   /// Right after a group, a call over the same sequence joins it even if they share no operand: something later brings both together, as
@@ -149,7 +177,7 @@ class Planner {
     if (s.write > b.item || s.read > b.item) return false;
     if (s.write == b.item && (s.written == kNone || !same_place(w, s.written))) return false;
     for (const GroupBuilder::Read& r : b.reads())
-      if (r.slot == target && !same_place(w, r.value)) return false;
+      if (r.slot == target && (r.anywhere || !same_place(w, r.value))) return false;
     // Effects stay behind calls that can fail, as in eager mode.
     return !t_.slots[target].outside || last_call_ <= b.item;
   }
@@ -168,6 +196,28 @@ class Planner {
     for (size_t k = known; k < b.reads().size(); ++k) note_read(b.reads()[k].slot, b.item);
     const ValueId out = t_.outputs_of(t_.calls[i])[0];
     note_write(value(out).slot, b.item, out);
+  }
+
+  /// Two items: the call, and behind it the group that takes it in if something follows that runs on tiles.
+  void add_product(uint32_t i, const Tiled& t) {
+    const ValueId out = t_.outputs_of(t_.calls[i])[0];
+    Item call;
+    call.call = i;
+    last_call_ = static_cast<int32_t>(items_.size());
+    items_.push_back(std::move(call));
+    GroupBuilder& b = open_group(out);
+    b.add_product(i, t);
+    for (const GroupBuilder::Read& r : b.reads()) note_read(r.slot, r.anywhere ? last_call_ : b.item);
+    note_write(value(out).slot, b.item, out);
+  }
+
+  /// The product is a call of its own again, and the group reads it from memory.
+  void detach_product(GroupBuilder& b) {
+    const SlotId slot = value(t_.outputs_of(t_.calls[b.group().product.call])[0]).slot;
+    b.forget_product();
+    SlotState& s = slots_[slot];
+    s.read = std::max(s.read, b.item);
+    if (s.write == b.item && !b.written(slot)) s.write = b.item - 1, s.written = kNone;
   }
 
   void add_reduction(GroupBuilder& b, uint32_t i, Group::Reduce kind) {
@@ -210,7 +260,9 @@ class Planner {
   void note_write(SlotId slot, int32_t item, ValueId written) {
     SlotState& s = slots_[slot];
     // A write that does not replace all of what a group wrote leaves the rest to be seen.
-    if (s.write >= 0 && s.write != item && (written == kNone || s.written == kNone || !same_place(written, s.written))) need(slot);
+    if (s.write >= 0 && s.write != item &&
+        (written == kNone || s.written == kNone || !same_place(written, s.written)))
+      need(slot);
     s.write = item;
     s.written = written;
   }
@@ -220,13 +272,17 @@ class Planner {
       if (t_.slots[s].live || t_.slots[s].outside) need(s);
     Plan plan;
     for (GroupBuilder& b : building_) plan.groups.push_back(b.finish());
-    plan.items = std::move(items_);
-    // Overwritten before anybody looked.
-    std::erase_if(plan.items, [&](const Item& item) {
-      if (item.group < 0) return false;
-      const Group& g = plan.groups[static_cast<size_t>(item.group)];
-      return g.outputs.empty() && g.reductions.empty();
-    });
+    for (size_t i = 0; i < items_.size(); ++i) {
+      Item& item = items_[i];
+      if (item.group >= 0) {
+        const Group& g = plan.groups[static_cast<size_t>(item.group)];
+        // Overwritten before anybody looked, or no more than a product.
+        if (g.outputs.empty() && g.reductions.empty()) continue;
+        if (g.product && g.calls.size() == 1) continue;
+        if (g.product) plan.items.pop_back();
+      }
+      plan.items.push_back(std::move(item));
+    }
     if (options_.fuse && options_.sweeps) find_sweeps(t_, sequence_, shape_, plan);
     drop_single_calls(plan);
     find_last_uses(plan);
@@ -256,7 +312,8 @@ class Planner {
   void find_last_uses(Plan& plan) const {
     std::vector<int32_t> last(slots_.size(), -1);
     for (size_t i = 0; i < plan.items.size(); ++i)
-      for_each_touched_slot(t_, plan, plan.items[i], [&](SlotId slot) { last[slot] = static_cast<int32_t>(i); });
+      for_each_touched_slot(t_, plan, plan.items[i],
+                            [&](SlotId slot) { last[slot] = static_cast<int32_t>(i); });
     for (SlotId s = 0; s < slots_.size(); ++s)
       if (last[s] >= 0) plan.items[static_cast<size_t>(last[s])].last_uses.push_back(s);
   }
@@ -274,6 +331,8 @@ class Planner {
 
 }  // namespace
 
-Plan make_plan(const Trace& trace, const std::vector<bool>& skipped, PlanOptions options) { return Planner(trace, skipped, options).make(); }
+Plan make_plan(const Trace& trace, const std::vector<bool>& skipped, PlanOptions options) {
+  return Planner(trace, skipped, options).make();
+}
 
 }  // namespace grapnel::compile_detail

@@ -16,6 +16,15 @@
 /// group reads results of a reduction of the same sweep (softmax, layer norm and their gradients), spans are whole rows. What cannot
 /// be known without sizes, that rows are not too long and that a result is broadcast along its own row, is looked at when the sweep
 /// runs; if it does not hold, the groups run one after the other.
+///
+/// Note [Epilogues]
+/// A group may begin with a product or convolution. These are computed in tiles, cut by a rule that knows nothing but sizes, and the rest
+/// of the group runs on every tile right after it is finished, on the thread that has it in its cache. Eager mode computes the same tiles by
+/// the same calls, so fusing cannot change a bit. A product that nobody else reads has no memory: its tiles are computed
+/// where one of the group's results will lie, and are replaced by it. Only if no result has its type, or the group still reads what
+/// lay there, the product gets memory of its own.
+/// Where a reduction joins the group, or a write to memory from outside (a product can fail for want of memory and must not leave that half
+/// written), the product is a call of its own again.
 #pragma once
 
 #include "grapnel/capture/trace.h"
@@ -27,10 +36,19 @@ struct Group {
   /// A block input: `value` broadcast to the shape of `shape`.
   struct Input {
     capture::ValueId value, shape;
+    int32_t trailing = 0;  ///< dimensions of size 1 behind those of the value
   };
   struct Output {
     capture::ValueId value;  ///< what is written, with its type and geometry
     int32_t reg;
+  };
+  /// What the group begins with, if it does: see Note [Epilogues]. Input 0 of the program is the product.
+  struct Product {
+    uint32_t call = capture::kNone;
+    capture::SlotId memory =
+        capture::kNone;   ///< where its tiles are computed: the slot of a result, or its own
+    bool stored = false;  ///< it stays there, since somebody needs it as it is
+    explicit operator bool() const { return call != capture::kNone; }
   };
   enum class Reduce : uint8_t { none, rows, columns };  ///< all dimensions at once are one row
   struct Reduction {
@@ -42,9 +60,10 @@ struct Group {
   std::vector<Input> inputs;
   std::vector<capture::ValueId> numbers;  ///< one per scalar of the program
   std::vector<Output> outputs;
+  Product product;
   Reduce reduce = Reduce::none;
   std::vector<Reduction> reductions;
-  capture::ValueId space = 0;  ///< a value with all elements of the sequence
+  capture::ValueId space = 0;   ///< a value with all elements of the sequence
   std::vector<uint32_t> calls;  ///< all calls of the group, to run it without a kernel
 };
 
@@ -83,6 +102,7 @@ struct Plan {
 struct PlanOptions {
   bool fuse = true;
   bool sweeps = true;
+  bool epilogues = true;
 };
 
 /// `skipped[i]`: call i need not run.

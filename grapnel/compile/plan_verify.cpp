@@ -17,7 +17,12 @@ constexpr At kNowhere{-1, -1};
 
 class Order {
  public:
-  Order(const Trace& trace, const Plan& plan) : t_(trace), at_(trace.calls.size(), kNowhere), in_registers_(trace.calls.size()), writer_(trace.slots.size(), kNone), readers_(trace.slots.size()) {
+  Order(const Trace& trace, const Plan& plan)
+      : t_(trace),
+        at_(trace.calls.size(), kNowhere),
+        in_registers_(trace.calls.size()),
+        writer_(trace.slots.size(), kNone),
+        readers_(trace.slots.size()) {
     for (size_t i = 0; i < plan.items.size(); ++i) {
       const Item& item = plan.items[i];
       if (item.group < 0) {
@@ -25,7 +30,8 @@ class Order {
         continue;
       }
       const Group& g = plan.groups[static_cast<size_t>(item.group)];
-      for (size_t k = 0; k < g.calls.size(); ++k) put(g.calls[k], {static_cast<int64_t>(i), static_cast<int64_t>(k)});
+      for (size_t k = 0; k < g.calls.size(); ++k)
+        put(g.calls[k], {static_cast<int64_t>(i), static_cast<int64_t>(k)});
       for (const uint32_t call : g.calls) in_registers_[call] = !is_stored(g, call);
     }
   }
@@ -42,11 +48,13 @@ class Order {
       const SlotId slot = t_.values[id].slot;
       if (const uint32_t writer = writer_[slot]; writer != kNone) {
         follows(call, writer);
-        GRAPNEL_ASSERT(!in_registers_[writer] || at_[writer].first == at_[call].first, "call ", call, ", ", c.op->name, ", reads what call ", writer, ", ",
-                       t_.calls[writer].op->name, ", does not store");
+        GRAPNEL_ASSERT(!in_registers_[writer] || at_[writer].first == at_[call].first, "call ", call, ", ",
+                       c.op->name, ", reads what call ", writer, ", ", t_.calls[writer].op->name,
+                       ", does not store");
       }
       // What a group has in a register it does not read from memory.
-      if (writer_[slot] == kNone || at_[writer_[slot]].first != at_[call].first) readers_[slot].push_back(call);
+      if (writer_[slot] == kNone || at_[writer_[slot]].first != at_[call].first)
+        readers_[slot].push_back(call);
     }
     for (const ValueId id : t_.outputs_of(c)) {
       if (id == kNone) continue;
@@ -67,16 +75,18 @@ class Order {
       if (t_.values[o.value].slot == slot) return true;
     for (const Group::Reduction& r : g.reductions)
       if (r.call == call) return true;
-    return false;
+    return g.product.stored && slot == t_.values[t_.outputs_of(t_.calls[g.product.call])[0]].slot;
   }
   void put(uint32_t call, At at) {
-    GRAPNEL_ASSERT(at_[call] == kNowhere, "call ", call, ", ", t_.calls[call].op->name, ", is in the plan twice");
+    GRAPNEL_ASSERT(at_[call] == kNowhere, "call ", call, ", ", t_.calls[call].op->name,
+                   ", is in the plan twice");
     at_[call] = at;
   }
   void follows(uint32_t call, uint32_t before) const {
     if (before == kNone || before == call) return;
-    GRAPNEL_ASSERT(at_[before] < at_[call], "call ", call, ", ", t_.calls[call].op->name, ", is planned before call ", before, ", ",
-                   t_.calls[before].op->name, ", which it has to follow");
+    GRAPNEL_ASSERT(at_[before] < at_[call], "call ", call, ", ", t_.calls[call].op->name,
+                   ", is planned before call ", before, ", ", t_.calls[before].op->name,
+                   ", which it has to follow");
   }
 
   const Trace& t_;
@@ -86,15 +96,47 @@ class Order {
   std::vector<std::vector<uint32_t>> readers_;
 };
 
+/// See Note [Epilogues].
+void verify_product(const Trace& t, const Group& g) {
+  const uint32_t call = g.product.call;
+  const std::string_view name = t.calls[call].op->name;
+  const ValueId out = t.outputs_of(t.calls[call])[0];
+  GRAPNEL_ASSERT(g.calls.size() > 1 && g.calls[0] == call && g.reductions.empty(), "a group of ",
+                 g.calls.size(), " calls with ", name, " inside");
+  GRAPNEL_ASSERT(!g.inputs.empty() && g.inputs[0].value == out && !g.outputs.empty(), name,
+                 ": nothing of the group is made of its result");
+  const SlotId own = t.values[out].slot, memory = g.product.memory;
+  const auto operands = t.inputs_of(t.calls[call]);
+  const Tiled form = tiled(*t.calls[call].op, t.attrs_of(t.calls[call]));
+  bool is_result = memory == own;
+  for (const Group::Output& o : g.outputs) {
+    const Value& v = t.values[o.value];
+    is_result |= v.slot == memory && v.linear && v.dtype == t.values[out].dtype;
+    GRAPNEL_ASSERT(!t.slots[v.slot].outside, name, ": the group writes to memory from outside");
+    for (size_t k = 0; k < operands.size(); ++k)
+      GRAPNEL_ASSERT(
+          static_cast<int>(k) == form.addend || operands[k] == kNone || t.values[operands[k]].slot != v.slot,
+          name, ": the group overwrites operand ", k);
+  }
+  GRAPNEL_ASSERT(is_result, name, ": it is computed in memory that is neither its own nor that of a result");
+  for (size_t k = 1; k < g.inputs.size(); ++k)
+    GRAPNEL_ASSERT(t.values[g.inputs[k].value].slot != memory, name,
+                   ": it is computed in memory that the group still reads");
+}
+
 }  // namespace
 
 void verify(const Trace& trace, const std::vector<bool>& skipped, const Plan& plan) {
   Order order(trace, plan);
   for (uint32_t i = 0; i < trace.calls.size(); ++i)
     if (!skipped[i] && trace.calls[i].op->family != Family::view) order.check(i);
+  for (const Group& g : plan.groups)
+    if (g.product) verify_product(trace, g);
   for (const Sweep& s : plan.sweeps) {
-    GRAPNEL_ASSERT(s.parts.size() > 1 && s.first + s.parts.size() <= plan.items.size(), "a sweep of ", s.parts.size(), " parts at item ", s.first);
-    for (size_t k = 0; k < s.parts.size(); ++k) GRAPNEL_ASSERT(plan.items[s.first + k].group >= 0, "a single call in a sweep");
+    GRAPNEL_ASSERT(s.parts.size() > 1 && s.first + s.parts.size() <= plan.items.size(), "a sweep of ",
+                   s.parts.size(), " parts at item ", s.first);
+    for (size_t k = 0; k < s.parts.size(); ++k)
+      GRAPNEL_ASSERT(plan.items[s.first + k].group >= 0, "a single call in a sweep");
   }
 }
 

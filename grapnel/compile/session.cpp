@@ -31,8 +31,8 @@ std::string_view name(Backend backend) {
 std::string Reason::str() const { return where.empty() ? what : grapnel::str(what, ", at ", where); }
 
 std::string CompileStats::str() const {
-  return grapnel::str(graphs, " graphs compiled in ", compile_ms, " ms, ", hits, " hits, ", misses, " misses, ", breaks, " breaks, ", fused_calls,
-                      " ops in ", kernels, " kernels");
+  return grapnel::str(graphs, " graphs compiled in ", compile_ms, " ms, ", hits, " hits, ", misses,
+                      " misses, ", breaks, " breaks, ", fused_calls, " ops in ", kernels, " kernels");
 }
 std::ostream& operator<<(std::ostream& out, const CompileStats& stats) { return out << stats.str(); }
 
@@ -97,7 +97,8 @@ std::string text_of(const Trace& trace) {
 }  // namespace
 
 Reason Session::explain_miss(const Trace& trace) const {
-  if (last_.words.empty()) return {"first graph of this function", trace.calls.empty() ? "" : base::describe({trace.calls[0].site})};
+  if (last_.words.empty())
+    return {"first graph of this function", trace.calls.empty() ? "" : base::describe({trace.calls[0].site})};
   size_t at = 0;
   while (at < trace.key.size() && at < last_.words.size() && trace.key[at] == last_.words[at]) ++at;
   const Instruction* now = nullptr;
@@ -116,9 +117,12 @@ Reason Session::explain_miss(const Trace& trace) const {
   if (!now) return {str("the graph ends where ", before->name, " followed before"), ""};
   const std::string where = base::describe({now->site});
   const auto number = now - trace.calls.data();
-  if (!before) return {str("call ", number, ", ", now->op->name, ", is new: the graph ended there before"), where};
+  if (!before)
+    return {str("call ", number, ", ", now->op->name, ", is new: the graph ended there before"), where};
   if (before != now->op) return {str("call ", number, " is ", now->op->name, ", was ", before->name), where};
-  return {str("call ", number, ", ", now->op->name, ": an operand, type, rank, broadcast or attribute differs"), where};
+  return {
+      str("call ", number, ", ", now->op->name, ": an operand, type, rank, broadcast or attribute differs"),
+      where};
 }
 
 void Session::run(Trace& trace) {
@@ -130,17 +134,20 @@ void Session::run(Trace& trace) {
     try {
       return make_executable(trace, options_);
     } catch (const std::exception& e) {
-      if (options_.on_failure == OnFailure::error) fail("compile: backend ", name(options_.backend), " failed: ", e.what());
+      if (options_.on_failure == OnFailure::error)
+        fail("compile: backend ", name(options_.backend), " failed: ", e.what());
       failure = e.what();
       fell_back = true;
       return make_op_by_op();
     }
   });
-  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  const double ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   if (fell_back) {
     static std::once_flag warned;
     std::call_once(warned, [&] {
-      base::warn(str("compile: backend ", name(options_.backend), " failed, so graphs run call by call: ", failure));
+      base::warn(
+          str("compile: backend ", name(options_.backend), " failed, so graphs run call by call: ", failure));
     });
   }
   {
@@ -150,7 +157,8 @@ void Session::run(Trace& trace) {
     if (made) {
       Reason why = explain_miss(trace);
       log::compile([&] {
-        return str("graph of ", trace.calls.size(), " calls compiled in ", ms, " ms: ", why.str());
+        return str("graph of ", trace.calls.size(), " calls compiled in ", ms, " ms, ", executable->kernels,
+                   " kernels, ", executable->epilogues, " of them on tiles of products: ", why.str());
       });
       if (trace.walked) log::write("grapnel backward: " + text_of(trace));
       keep(stats_.miss_reasons, std::move(why));
@@ -161,9 +169,11 @@ void Session::run(Trace& trace) {
       stats_.fused_calls += executable->fused_calls;
       compiled_.push_back(trace.key);
       if (stats_.graphs == kManyGraphs)
-        base::warn(str("compile: a function has compiled ", kManyGraphs, " graphs, which takes longer than it saves. The last one because ",
-                       stats_.miss_reasons.empty() ? std::string("of a new graph") : stats_.miss_reasons.back().str(),
-                       ".\nGRAPNEL_LOG=compile lists every reason."));
+        base::warn(str(
+            "compile: a function has compiled ", kManyGraphs,
+            " graphs, which takes longer than it saves. The last one because ",
+            stats_.miss_reasons.empty() ? std::string("of a new graph") : stats_.miss_reasons.back().str(),
+            ".\nGRAPNEL_LOG=compile lists every reason."));
     } else {
       ++stats_.hits;
     }
@@ -190,9 +200,11 @@ void Session::run(Trace& trace) {
 void Session::on_break(const record::Break& why, const Trace& trace) {
   const std::string where = why.site ? base::describe({why.site}) : "";
   if (options_.fullgraph || nested_fullgraph > 0)
-    fail("fullgraph: ", why.reason, where.empty() ? "" : " at ", where, reader(), " after ", trace.calls.size(), " recorded ops",
-         trace.calls.empty() ? "" : ", the last of which is ", trace.calls.empty() ? std::string_view() : trace.calls.back().op->name,
-         ".\nReturn the tensor and read it outside, wrap the reader in invoke(...) or opaque(...), or allow breaks with fullgraph = false.");
+    fail("fullgraph: ", why.reason, where.empty() ? "" : " at ", where, reader(), " after ",
+         trace.calls.size(), " recorded ops", trace.calls.empty() ? "" : ", the last of which is ",
+         trace.calls.empty() ? std::string_view() : trace.calls.back().op->name,
+         ".\nReturn the tensor and read it outside, wrap the reader in invoke(...) or opaque(...), or allow "
+         "breaks with fullgraph = false.");
   const std::lock_guard lock(mutex_);
   ++stats_.breaks;
   log::compile([&] { return str("graph break: ", Reason{why.reason, where}.str()); });

@@ -12,20 +12,17 @@ using kernels::kReduceChunk;
 
 namespace {
 
-/// Elements of work below which a second thread does not pay, for a program of one step.
-constexpr int64_t kWork = 32768;
 /// What the local slots of a span may take: they stay in the second-level cache, with room to spare.
 constexpr int64_t kLocalBytes = 96 << 10;
 /// Longer rows are not worth keeping together: three of them no longer fit in the second-level cache.
 constexpr int64_t kLongestRow = 1 << 16;
 
-int64_t grain_for(int64_t steps) { return std::max<int64_t>(kBlock, kWork / std::clamp<int64_t>(steps, 1, 8)); }
-
 /// Rows as a reduction sees them; without one, elements are rows.
 Cut cut_of(const Trace& trace, ValueId space, uint32_t reduction) {
   Cut cut;
   cut.elements = cut.rows = trace.numel_of(trace.values[space]);
-  if (reduction != kNone) cut.rows = trace.numel_of(trace.values[trace.outputs_of(trace.calls[reduction])[0]]);
+  if (reduction != kNone)
+    cut.rows = trace.numel_of(trace.values[trace.outputs_of(trace.calls[reduction])[0]]);
   if (cut.elements > 0) cut.row = cut.elements / cut.rows;
   return cut;
 }
@@ -34,7 +31,8 @@ Cut cut_of(const Trace& trace, ValueId space, uint32_t reduction) {
 bool lies_along_rows(const Trace& trace, const Group::Input& in, const Cut& cut) {
   const Value& v = trace.values[in.value];
   if (trace.offset_of(v) != 0) return false;
-  const IntArrayRef full = trace.sizes_of(trace.values[in.shape]), own = trace.sizes_of(v), strides = trace.strides_of(v);
+  const IntArrayRef full = trace.sizes_of(trace.values[in.shape]), own = trace.sizes_of(v),
+                    strides = trace.strides_of(v);
   const size_t missing = full.size() - own.size();
   // Walking from the last dimension: first broadcast ones, `row` elements in all, then dense ones.
   int64_t broadcast = 1, dense = 1;
@@ -55,7 +53,9 @@ bool lies_along_rows(const Trace& trace, const Group::Input& in, const Cut& cut)
 class InMemory {
  public:
   explicit InMemory(Memory& memory) : memory_(memory) {}
-  static Place place(void* self, SlotId slot) { return {static_cast<char*>(static_cast<InMemory*>(self)->memory_.storage(slot)->data()), 0, false}; }
+  static Place place(void* self, SlotId slot) {
+    return {static_cast<char*>(static_cast<InMemory*>(self)->memory_.storage(slot)->data()), 0, false};
+  }
 
  private:
   Memory& memory_;
@@ -64,7 +64,8 @@ class InMemory {
 /// The places of a sweep: some slots are local.
 class Places {
  public:
-  Places(const Sweep& sweep, const Trace& trace, Memory& memory, const Cut& cut) : sweep_(sweep), memory_(memory) {
+  Places(const Sweep& sweep, const Trace& trace, Memory& memory, const Cut& cut)
+      : sweep_(sweep), memory_(memory) {
     const int64_t rows = cut.span / cut.row + 1;
     for (const Sweep::Local& l : sweep.locals) {
       offsets_.push_back(bytes_);
@@ -73,7 +74,9 @@ class Places {
       bytes_ = (bytes_ + 63) & ~size_t{63};
     }
   }
-  static size_t element_of(const Trace& trace, SlotId slot) { return element_size(trace.values[trace.slots[slot].first].dtype); }
+  static size_t element_of(const Trace& trace, SlotId slot) {
+    return element_size(trace.values[trace.slots[slot].first].dtype);
+  }
   size_t bytes() const { return bytes_; }
   static Place place(void* self, SlotId slot) {
     Places& p = *static_cast<Places*>(self);
@@ -93,7 +96,8 @@ class Places {
 int64_t span_of(const Sweep& sweep, const Trace& trace, const Cut& cut) {
   if (sweep.reduction == kNone) {
     int64_t bytes = 4;
-    for (const Sweep::Local& l : sweep.locals) bytes += static_cast<int64_t>(Places::element_of(trace, l.slot));
+    for (const Sweep::Local& l : sweep.locals)
+      bytes += static_cast<int64_t>(Places::element_of(trace, l.slot));
     return std::clamp<int64_t>(kLocalBytes / bytes / codegen::kLanes * codegen::kLanes, 256, 4096);
   }
   if (cut.row <= kReduceChunk) return std::max<int64_t>(1, kReduceChunk / cut.row) * cut.row;
@@ -127,15 +131,20 @@ void run_group(const Group& group, codegen::BlockFn kernel, Trace& trace, Memory
   }
   const int64_t grain = grain_for(static_cast<int64_t>(group.program.steps.size()));
   cut.in_parts = group.reduce == Group::Reduce::rows && cut.row > kReduceChunk;
-  cut.span = group.reduce == Group::Reduce::none ? grain : cut.in_parts ? kReduceChunk : std::max<int64_t>(1, kReduceChunk / cut.row) * cut.row;
+  cut.span = group.reduce == Group::Reduce::none ? grain
+             : cut.in_parts                      ? kReduceChunk
+                                                 : std::max<int64_t>(1, kReduceChunk / cut.row) * cut.row;
   InMemory places(memory);
   const GroupRun run(group, kernel, trace, cut, 0, &InMemory::place, &places, counts);
   if (group.reduce == Group::Reduce::columns) return run.run_columns(grain);
-  for_spans(cut, grain, [&](int64_t begin, int64_t end) { run.run(begin, end, {thread_scratch(run.scratch_bytes()), begin, 0}); });
+  for_spans(cut, grain, [&](int64_t begin, int64_t end) {
+    run.run(begin, end, {thread_scratch(run.scratch_bytes()), begin, 0});
+  });
   run.finish();
 }
 
-bool run_sweep(const Sweep& sweep, std::span<const SweepPart> parts, Trace& trace, Memory& memory, RunCounts& counts) {
+bool run_sweep(const Sweep& sweep, std::span<const SweepPart> parts, Trace& trace, Memory& memory,
+               RunCounts& counts) {
   Cut cut = cut_of(trace, sweep.space, sweep.reduction);
   if (cut.elements == 0) return false;
   cut.span = span_of(sweep, trace, cut);

@@ -10,7 +10,8 @@
 namespace grapnel::compile_detail {
 
 /// `kernel` may be null: then the program is interpreted.
-void run_group(const Group& group, codegen::BlockFn kernel, capture::Trace& trace, Memory& memory, RunCounts& counts);
+void run_group(const Group& group, codegen::BlockFn kernel, capture::Trace& trace, Memory& memory,
+               RunCounts& counts);
 
 /// One group of a sweep and its kernel.
 struct SweepPart {
@@ -18,6 +19,7 @@ struct SweepPart {
   codegen::BlockFn kernel;
 };
 /// False, with nothing done, if the sizes of this trace do not permit it: then the groups have to run one after the other.
-bool run_sweep(const Sweep& sweep, std::span<const SweepPart> parts, capture::Trace& trace, Memory& memory, RunCounts& counts);
+bool run_sweep(const Sweep& sweep, std::span<const SweepPart> parts, capture::Trace& trace, Memory& memory,
+               RunCounts& counts);
 
 }  // namespace grapnel::compile_detail

@@ -10,7 +10,8 @@ namespace grapnel::compile_detail {
 using namespace capture;
 
 bool same_reduction(const Trace& trace, Classes& shape, const Instruction& a, const Instruction& b) {
-  const auto &mine = *static_cast<const ReduceAttrs*>(trace.attrs_of(a)), &its = *static_cast<const ReduceAttrs*>(trace.attrs_of(b));
+  const auto &mine = *static_cast<const ReduceAttrs*>(trace.attrs_of(a)),
+             &its = *static_cast<const ReduceAttrs*>(trace.attrs_of(b));
   return mine.dims == its.dims && shape.same(trace.inputs_of(a)[0], trace.inputs_of(b)[0]);
 }
 
@@ -40,29 +41,36 @@ std::vector<Touch> touches_of(const Trace& t, const Plan& plan, const Item& item
   for (const Group::Input& i : g.inputs) add(i.value, false);
   for (const Group::Output& o : g.outputs) add(o.value, true);
   for (const Group::Reduction& r : g.reductions) add(t.outputs_of(t.calls[r.call])[0], true);
+  if (g.product) {
+    for (const ValueId id : t.inputs_of(t.calls[g.product.call])) add(id, false);
+    add(t.outputs_of(t.calls[g.product.call])[0], true);
+  }
   return list;
 }
 
 /// One sweep in the making.
 class Grower {
  public:
-  Grower(const Trace& trace, Classes& sequence, Classes& shape, const Plan& plan) : t_(trace), sequence_(sequence), shape_(shape), plan_(plan) {}
+  Grower(const Trace& trace, Classes& sequence, Classes& shape, const Plan& plan)
+      : t_(trace), sequence_(sequence), shape_(shape), plan_(plan) {}
 
   /// Adds the group of an item if it can run in step with those before.
   bool add(const Item& item) {
     if (item.group < 0) return false;
     const Group& g = plan_.groups[static_cast<size_t>(item.group)];
-    if (g.reduce == Group::Reduce::columns) return false;
+    if (g.reduce == Group::Reduce::columns || g.product) return false;
     const bool first = sweep.parts.empty();
     const bool per_row = !first && !sequence_.same(g.space, sweep.space);
-    if (per_row && (results_ == kNone || !sequence_.same(g.space, results_) || !g.reductions.empty())) return false;
+    if (per_row && (results_ == kNone || !sequence_.same(g.space, results_) || !g.reductions.empty()))
+      return false;
     if (!cuts_alike(g)) return false;
     std::vector<Group::Input> along_rows;
     if (!first && !(inputs_fit(g, per_row, along_rows) && outputs_fit(item))) return false;
     const bool reads_results = per_row || !along_rows.empty();
     // A result that needs all elements is known only after the last span.
-    if (reads_results && t_.values[t_.inputs_of(t_.calls[sweep.reduction])[0]].rank ==
-                             static_cast<const ReduceAttrs*>(t_.attrs_of(t_.calls[sweep.reduction]))->dims.size())
+    if (reads_results &&
+        t_.values[t_.inputs_of(t_.calls[sweep.reduction])[0]].rank ==
+            static_cast<const ReduceAttrs*>(t_.attrs_of(t_.calls[sweep.reduction]))->dims.size())
       return false;
 
     if (first) sweep.space = g.space;
@@ -91,7 +99,8 @@ class Grower {
   bool cuts_alike(const Group& g) {
     for (const Group::Reduction& r : g.reductions) {
       const Instruction& c = t_.calls[r.call];
-      if (sequence_.same(t_.outputs_of(c)[0], g.space)) return false;  // rows of one element: nothing tells rows and elements apart
+      if (sequence_.same(t_.outputs_of(c)[0], g.space))
+        return false;  // rows of one element: nothing tells rows and elements apart
       if (sweep.reduction != kNone && !same_reduction(t_, shape_, t_.calls[sweep.reduction], c)) return false;
     }
     return true;
@@ -104,9 +113,13 @@ class Grower {
       for (const Touch& touch : known->second) {
         if (!touch.write) continue;
         const ValueId own = per_row ? results_ : sweep.space;
-        if (same_place(t_, in.value, touch.value) && sequence_.same(in.value, own) && sequence_.same(touch.value, own)) continue;
+        if (same_place(t_, in.value, touch.value) && sequence_.same(in.value, own) &&
+            sequence_.same(touch.value, own))
+          continue;
         // A result, broadcast by the op or by a view: sizes will tell whether along its row.
-        if (per_row || results_ == kNone || !sequence_.same(touch.value, results_) || !t_.values[touch.value].linear) return false;
+        if (per_row || results_ == kNone || !sequence_.same(touch.value, results_) ||
+            !t_.values[touch.value].linear)
+          return false;
         if (t_.values[in.value].dtype != t_.values[touch.value].dtype) return false;
         along_rows.push_back(in);
       }
@@ -219,8 +232,8 @@ void find_sweeps(const Trace& trace, Classes& sequence, Classes& shape, Plan& pl
       for (size_t j = i + 1; j < plan.items.size() && skipped < kStepOver; ++j) {
         if (placed[j]) continue;
         const Item& item = plan.items[j];
-        const bool is_call = item.group < 0;
-        if (is_call && trace.calls[item.call].op->effect) break;
+        const bool is_call = item.group < 0 || plan.groups[static_cast<size_t>(item.group)].product;
+        if (item.group < 0 && trace.calls[item.call].op->effect) break;
         const std::vector<Touch> touches = touches_of(trace, plan, item);
         const bool passes = after.lets_pass(touches);
         if (passes && grower.add(item)) {

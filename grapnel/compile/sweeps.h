@@ -11,7 +11,8 @@ namespace grapnel::compile_detail {
 void find_sweeps(const capture::Trace& trace, Classes& sequence, Classes& shape, Plan& plan);
 
 /// Whether two reductions cut their inputs into the same rows or columns: they lose the same dimensions of one shape.
-bool same_reduction(const capture::Trace& trace, Classes& shape, const capture::Instruction& a, const capture::Instruction& b);
+bool same_reduction(const capture::Trace& trace, Classes& shape, const capture::Instruction& a,
+                    const capture::Instruction& b);
 
 /// Calls fn(slot) for all slots that an item reads or writes, some of them more than once.
 template <class Fn>

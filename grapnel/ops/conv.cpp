@@ -5,8 +5,10 @@
 #include "grapnel/ops/autocast.h"
 #include "grapnel/ops/dense.h"
 #include "grapnel/ops/kernels/conv.h"
+#include "grapnel/ops/kernels/table.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
+#include "grapnel/ops/tiled.h"
 
 namespace grapnel {
 
@@ -29,16 +31,46 @@ kernels::ConvParams params(const Shape& x, const Shape& weight, const ConvAttrs&
   return p;
 }
 
-/// Runs a kernel of two operands: f64 as it is, the other floating types in f32, rounded once.
+DType wide_type(const Tensor& out) { return out.dtype() == kFloat64 ? kFloat64 : kFloat32; }
+
+/// Runs a kernel of two operands: f64 as it is, the other floating types in f32, rounded once. kernel(params, a, b, result)
 template <class Kernel>
-void compute(Kernel kernel, const Tensor& a, const Tensor& b, const Tensor& out, const Shape& x, const Shape& weight, const ConvAttrs& attrs) {
-  if (out.numel() == 0) return;
-  const DType wide = out.dtype() == kFloat64 ? kFloat64 : kFloat32;
-  const Tensor buffer = result_buffer(out, wide);
+void compute(Kernel kernel, const Tensor& a, const Tensor& b, const Tensor& buffer, const Shape& x,
+             const Shape& weight, const ConvAttrs& attrs) {
   // Without values or channels there is nothing to sum.
-  if (a.numel() == 0 || b.numel() == 0) std::memset(buffer.impl().data(), 0, static_cast<size_t>(buffer.nbytes()));
-  else kernel(params(x, weight, attrs, wide), dense(a, wide).impl().data(), dense(b, wide).impl().data(), buffer.impl().data());
-  store_result(out, buffer);
+  if (a.numel() == 0 || b.numel() == 0)
+    std::memset(buffer.impl().data(), 0, static_cast<size_t>(buffer.nbytes()));
+  else
+    kernel(params(x, weight, attrs, buffer.dtype()), dense(a, buffer.dtype()).impl().data(),
+           dense(b, buffer.dtype()).impl().data(), buffer.impl().data());
+}
+
+using TiledKernel = void (*)(const kernels::ConvParams& p, const void* a, const void* b, void* result,
+                             kernels::TileFn done);
+
+/// The same for kernels that tell of finished tiles, which are rounded one by one.
+void compute_tiles(TiledKernel kernel, const Tensor& a, const Tensor& b, const Tensor& out, const Shape& x,
+                   const Shape& weight, const ConvAttrs& attrs, const kernels::TileFn& done) {
+  if (out.numel() == 0) return;
+  const DType wide = wide_type(out);
+  const Tensor buffer = result_buffer(out, wide);
+  const bool dense_out = out.is_contiguous(), rounds = dense_out && out.dtype() != wide;
+  const auto store =
+      kernels::table().store[static_cast<int>(out.dtype())][static_cast<int>(compute_type(wide))];
+  const auto from_size = static_cast<int64_t>(element_size(wide)),
+             to_size = static_cast<int64_t>(element_size(out.dtype()));
+  const auto finished = [&](const kernels::Tile& tile) {
+    if (rounds)
+      for (int64_t i = 0, at = tile.begin; i < tile.rows; ++i, at += tile.pitch)
+        store(buffer.impl().data() + at * from_size, out.impl().data() + at * to_size, 1, tile.cols);
+    done(tile);
+  };
+  const bool empty = a.numel() == 0 || b.numel() == 0;
+  compute([&](const kernels::ConvParams& p, const void* left, const void* right,
+              void* result) { kernel(p, left, right, result, finished); },
+          a, b, buffer, x, weight, attrs);
+  if (empty) finished({0, 1, out.numel(), out.numel()});
+  if (!dense_out) store_result(out, buffer);
 }
 
 // --- what fits --------------------------------------------------------------------------------------------------------
@@ -49,20 +81,27 @@ int64_t output_size(int64_t size, int64_t kernel, const ConvAttrs& attrs, int i)
 
 void check_fits(const Tensor& x, const Tensor& weight, const ConvAttrs& attrs) {
   check(is_floating(x.dtype()), "conv2d: not defined for ", x.dtype(), ".\nConvert first: x.to(kFloat32).");
-  check(x.dtype() == weight.dtype(), "conv2d: x and weight must have one type, got ", x.dtype(), " and ", weight.dtype(), ".");
-  check(x.dim() == 4 && weight.dim() == 4, "conv2d: x must be [batch, channels, height, width] and weight [out_channels, channels / groups, ",
+  check(x.dtype() == weight.dtype(), "conv2d: x and weight must have one type, got ", x.dtype(), " and ",
+        weight.dtype(), ".");
+  check(x.dim() == 4 && weight.dim() == 4,
+        "conv2d: x must be [batch, channels, height, width] and weight [out_channels, channels / groups, ",
         "height, width], got shapes ", x.shape(), " and ", weight.shape(), ".");
   const int64_t g = attrs.groups;
-  check(g >= 1 && weight.size(0) % g == 0, "conv2d: groups must divide the number of output channels: weight is ", weight.shape(), ", groups ", g, ".");
-  check(x.size(1) == weight.size(1) * g, "conv2d: x has ", x.size(1), " channels, weight takes ", weight.size(1) * g, " (weight is ",
-        weight.shape(), ", groups ", g, ").");
+  check(g >= 1 && weight.size(0) % g == 0,
+        "conv2d: groups must divide the number of output channels: weight is ", weight.shape(), ", groups ",
+        g, ".");
+  check(x.size(1) == weight.size(1) * g, "conv2d: x has ", x.size(1), " channels, weight takes ",
+        weight.size(1) * g, " (weight is ", weight.shape(), ", groups ", g, ").");
   for (int i = 0; i < 2; ++i) {
-    check(attrs.stride[i] >= 1 && attrs.dilation[i] >= 1 && attrs.padding[i] >= 0, "conv2d: stride and dilation must be at least 1 and padding ",
-          "not negative, got stride ", attrs.stride, ", padding ", attrs.padding, ", dilation ", attrs.dilation, ".");
-    const int64_t kernel = weight.size(2 + i), reach = attrs.dilation[i] * (kernel - 1) + 1, room = x.size(2 + i) + 2 * attrs.padding[i];
+    check(attrs.stride[i] >= 1 && attrs.dilation[i] >= 1 && attrs.padding[i] >= 0,
+          "conv2d: stride and dilation must be at least 1 and padding ", "not negative, got stride ",
+          attrs.stride, ", padding ", attrs.padding, ", dilation ", attrs.dilation, ".");
+    const int64_t kernel = weight.size(2 + i), reach = attrs.dilation[i] * (kernel - 1) + 1,
+                  room = x.size(2 + i) + 2 * attrs.padding[i];
     check(kernel >= 1, "conv2d: the kernel is empty: weight is ", weight.shape(), ".");
-    check(reach <= room, "conv2d: the kernel reaches over ", reach, " elements, but x has ", room, " with padding in dimension ", 2 + i, " (x is ",
-          x.shape(), ", weight ", weight.shape(), ").\nUse more padding or a smaller kernel.");
+    check(reach <= room, "conv2d: the kernel reaches over ", reach, " elements, but x has ", room,
+          " with padding in dimension ", 2 + i, " (x is ", x.shape(), ", weight ", weight.shape(),
+          ").\nUse more padding or a smaller kernel.");
   }
 }
 
@@ -91,23 +130,35 @@ ConvAttrs sample_attrs() {
 
 }  // namespace
 
+void run_conv2d(Inputs in, const void* attrs, const Tensor& out, kernels::TileFn done) {
+  compute_tiles(kernels::conv2d, *in[0], *in[1], out, in[0]->shape(), in[1]->shape(),
+                *static_cast<const ConvAttrs*>(attrs), done);
+}
+void run_conv2d_backward_input(Inputs in, const void* attrs, const Tensor& out, kernels::TileFn done) {
+  compute_tiles(kernels::conv2d_backward_data, *in[0], *in[1], out, out.shape(), in[1]->shape(),
+                *static_cast<const ConvAttrs*>(attrs), done);
+}
+
 // --- forward ----------------------------------------------------------------------------------------------------------
 
 void Conv2d::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Tensor &x = *in[0], &weight = *in[1], &bias = *in[2];
   check_fits(x, weight, attrs);
   if (bias.defined())
-    check(bias.dim() == 1 && bias.size(0) == weight.size(0) && bias.dtype() == x.dtype(), "conv2d: bias must be ", x.dtype(), "[", weight.size(0),
-          "], one number per output channel, got ", bias.dtype(), bias.shape(), ".");
-  out.push_back({{x.size(0), weight.size(0), output_size(x.size(2), weight.size(2), attrs, 0), output_size(x.size(3), weight.size(3), attrs, 1)},
+    check(bias.dim() == 1 && bias.size(0) == weight.size(0) && bias.dtype() == x.dtype(),
+          "conv2d: bias must be ", x.dtype(), "[", weight.size(0), "], one number per output channel, got ",
+          bias.dtype(), bias.shape(), ".");
+  out.push_back({{x.size(0), weight.size(0), output_size(x.size(2), weight.size(2), attrs, 0),
+                  output_size(x.size(3), weight.size(3), attrs, 1)},
                  x.dtype()});
 }
 
 void Conv2d::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
-  const Tensor &x = *in[0], &weight = *in[1], &bias = *in[2];
-  compute(kernels::conv2d, x, weight, out[0], x.shape(), weight.shape(), attrs);
+  const Tensor& bias = *in[2];
+  run_conv2d(in, &attrs, out[0], {});
   if (!bias.defined()) return;
-  const Tensor column = make_alias(bias, {{bias.size(0), 1, 1}, {bias.stride(0), 0, 0}, bias.storage_offset()});
+  const Tensor column =
+      make_alias(bias, {{bias.size(0), 1, 1}, {bias.stride(0), 0, 0}, bias.storage_offset()});
   const Tensor* list[] = {&out[0], &column};
   run_pointwise(op_of<Add>, list, nullptr, out);
 }
@@ -120,8 +171,9 @@ Grads Conv2d::grad(const Saved& s, const Tensor& g) {
 }
 
 Samples Conv2d::samples() {
-  return {sample({sample_tensor({2, 2, 4, 3}), sample_tensor({3, 2, 3, 2}, -1, 1), sample_tensor({3})}, Attrs{}),
-          sample({sample_tensor({1, 2, 4, 5}), sample_tensor({4, 1, 3, 2}, -1, 1), Tensor()}, sample_attrs())};
+  return {
+      sample({sample_tensor({2, 2, 4, 3}), sample_tensor({3, 2, 3, 2}, -1, 1), sample_tensor({3})}, Attrs{}),
+      sample({sample_tensor({1, 2, 4, 5}), sample_tensor({4, 1, 3, 2}, -1, 1), Tensor()}, sample_attrs())};
 }
 
 // --- gradients --------------------------------------------------------------------------------------------------------
@@ -131,7 +183,7 @@ void Conv2dBackwardInput::infer(Inputs in, const Attrs& attrs, Specs& out) {
   out.push_back({{g.size(0), weight.size(1) * attrs.groups, attrs.size[0], attrs.size[1]}, g.dtype()});
 }
 void Conv2dBackwardInput::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
-  compute(kernels::conv2d_backward_data, *in[0], *in[1], out[0], out[0].shape(), in[1]->shape(), attrs);
+  run_conv2d_backward_input(in, &attrs, out[0], {});
 }
 Grads Conv2dBackwardInput::grad(const Saved& s, const Tensor& g) {
   const Attrs& attrs = s.attrs<Attrs>();
@@ -151,7 +203,10 @@ void Conv2dBackwardWeight::infer(Inputs in, const Attrs& attrs, Specs& out) {
   out.push_back({{g.size(1), x.size(1) / attrs.groups, attrs.size[0], attrs.size[1]}, g.dtype()});
 }
 void Conv2dBackwardWeight::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
-  compute(kernels::conv2d_backward_weights, *in[0], *in[1], out[0], in[0]->shape(), out[0].shape(), attrs);
+  if (out[0].numel() == 0) return;
+  const Tensor buffer = result_buffer(out[0], wide_type(out[0]));
+  compute(kernels::conv2d_backward_weights, *in[0], *in[1], buffer, in[0]->shape(), out[0].shape(), attrs);
+  store_result(out[0], buffer);
 }
 Grads Conv2dBackwardWeight::grad(const Saved& s, const Tensor& g) {
   const Attrs& attrs = s.attrs<Attrs>();
@@ -171,7 +226,8 @@ Samples Conv2dBackwardWeight::samples() {
 namespace {
 
 Shape pair_of(IntArrayRef values, const char* what) {
-  check(values.size() == 1 || values.size() == 2, "conv2d: ", what, " takes one number or [vertical, horizontal], got ", values, ".");
+  check(values.size() == 1 || values.size() == 2, "conv2d: ", what,
+        " takes one number or [vertical, horizontal], got ", values, ".");
   return {values[0], values[values.size() - 1]};
 }
 int64_t one_of(IntArrayRef values, const char* what) {
@@ -181,11 +237,12 @@ int64_t one_of(IntArrayRef values, const char* what) {
 
 }  // namespace
 
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
-              int64_t groups) {
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, IntArrayRef stride,
+              IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
   GRAPNEL_CALL_SITE;
   if (autocast::lowers(x, weight)) [[unlikely]]
-    return conv2d(autocast::lower(x), autocast::lower(weight), autocast::lower(bias), stride, padding, dilation, groups);
+    return conv2d(autocast::lower(x), autocast::lower(weight), autocast::lower(bias), stride, padding,
+                  dilation, groups);
   ConvAttrs attrs;
   attrs.stride = pair_of(stride, "stride");
   attrs.padding = pair_of(padding, "padding");
@@ -195,14 +252,15 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, IntArra
   return apply<Conv2d>(attrs, x, weight, bias);
 }
 
-Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
-              int64_t groups) {
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, IntArrayRef stride,
+              IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
   GRAPNEL_CALL_SITE;
-  check((x.dim() == 2 || x.dim() == 3) && weight.dim() == 3, "conv1d: x must be [batch, channels, length] or [channels, length] and weight ",
+  check((x.dim() == 2 || x.dim() == 3) && weight.dim() == 3,
+        "conv1d: x must be [batch, channels, length] or [channels, length] and weight ",
         "[out_channels, channels / groups, length], got shapes ", x.shape(), " and ", weight.shape(), ".");
   // A picture of height 1.
-  return conv2d(x.unsqueeze(-2), weight.unsqueeze(2), bias, {1, one_of(stride, "stride")}, {0, one_of(padding, "padding")},
-                {1, one_of(dilation, "dilation")}, groups)
+  return conv2d(x.unsqueeze(-2), weight.unsqueeze(2), bias, {1, one_of(stride, "stride")},
+                {0, one_of(padding, "padding")}, {1, one_of(dilation, "dilation")}, groups)
       .squeeze(-2);
 }
 

@@ -4,7 +4,9 @@
 
 #include "grapnel/ops/dense.h"
 #include "grapnel/ops/kernels/gemm.h"
+#include "grapnel/ops/kernels/table.h"
 #include "grapnel/ops/op_table.h"
+#include "grapnel/ops/tiled.h"
 
 namespace grapnel {
 
@@ -17,8 +19,12 @@ struct Matrices {
   int64_t rows = 1, cols = 1, row_stride = 0, col_stride = 0;
   int batch_rank = 0;
 
-  static Matrices left(const Tensor& t) { return t.dim() == 1 ? vector(1, t.size(0), 0, t.stride(0)) : of(t); }
-  static Matrices right(const Tensor& t) { return t.dim() == 1 ? vector(t.size(0), 1, t.stride(0), 0) : of(t); }
+  static Matrices left(const Tensor& t) {
+    return t.dim() == 1 ? vector(1, t.size(0), 0, t.stride(0)) : of(t);
+  }
+  static Matrices right(const Tensor& t) {
+    return t.dim() == 1 ? vector(t.size(0), 1, t.stride(0), 0) : of(t);
+  }
 
  private:
   static Matrices vector(int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride) {
@@ -37,7 +43,8 @@ struct Batches {
   void add(int64_t size, int64_t a, int64_t b, int64_t c) {
     if (size == 1) return;
     const int last = rank - 1;
-    if (rank > 0 && strides[0][last] == a * size && strides[1][last] == b * size && strides[2][last] == c * size) {
+    if (rank > 0 && strides[0][last] == a * size && strides[1][last] == b * size &&
+        strides[2][last] == c * size) {
       sizes[last] *= size;
     } else {
       sizes[rank++] = size;
@@ -54,12 +61,15 @@ int64_t batch_stride(const Tensor& t, int own_rank, int i, int rank) {
   return own < 0 || t.shape()[own] == 1 ? 0 : t.impl().strides[own];
 }
 
-/// c = a @ b; all of one compute type, c dense.
-void multiply(const Tensor& a, const Tensor& b, const Tensor& c, Compute compute) {
+/// c = a @ b; a and b of one compute type, c dense. Where c has another type its memory stays as it is, and `done` is given the tiles.
+void multiply(const Tensor& a, const Tensor& b, const Tensor& c, Compute compute,
+              const kernels::TileFn& done) {
   const Matrices left = Matrices::left(a), right = Matrices::right(b);
-  const auto size = static_cast<int64_t>(element_size(c.dtype()));
+  const auto size = static_cast<int64_t>(element_size(a.dtype()));
   kernels::GemmArgs args;
-  args.type = compute == Compute::F32 ? kernels::GemmType::f32 : compute == Compute::F64 ? kernels::GemmType::f64 : kernels::GemmType::i64;
+  args.type = compute == Compute::F32   ? kernels::GemmType::f32
+              : compute == Compute::F64 ? kernels::GemmType::f64
+                                        : kernels::GemmType::i64;
   args.m = left.rows;
   args.n = right.cols;
   args.k = left.cols;
@@ -75,12 +85,14 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& c, Compute compute
   for (int i = 0; i < rank; ++i) {
     int64_t stride = item;
     for (int j = i + 1; j < rank; ++j) stride *= c.shape()[j];
-    batches.add(c.shape()[i], batch_stride(a, left.batch_rank, i, rank), batch_stride(b, right.batch_rank, i, rank), stride);
+    batches.add(c.shape()[i], batch_stride(a, left.batch_rank, i, rank),
+                batch_stride(b, right.batch_rank, i, rank), stride);
   }
   // A batch against one matrix is one tall matrix, if its rows lie evenly.
   if (batches.rank > 0) {
     const int last = batches.rank - 1;
-    if (batches.strides[1][last] == 0 && batches.strides[0][last] == args.m * args.a_row && batches.strides[2][last] == item) {
+    if (batches.strides[1][last] == 0 && batches.strides[0][last] == args.m * args.a_row &&
+        batches.strides[2][last] == item) {
       args.m *= batches.sizes[last];
       --batches.rank;
     }
@@ -100,29 +112,24 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& c, Compute compute
       for (int k = 0; k < 3; ++k) at[k] += rest % batches.sizes[i] * batches.strides[k][i];
     args.a = a.impl().data() + at[0] * size;
     args.b = b.impl().data() + at[1] * size;
-    args.c = c.impl().data() + at[2] * size;
-    kernels::gemm(args);
+    args.c = c.dtype() == a.dtype() ? c.impl().data() + at[2] * size : nullptr;
+    kernels::gemm(args, [&](kernels::Tile tile) {
+      tile.begin += at[2];
+      done(tile);
+    });
   }
 }
 
-void product(const Tensor& a, const Tensor& b, const Tensor& out) {
-  if (out.numel() == 0) return;
-  const Compute compute = compute_type(out.dtype());
-  const DType wide = dtype_of(compute);
-  const Tensor buffer = result_buffer(out, wide);
-  multiply(converted(a, wide), converted(b, wide), buffer, compute);
-  store_result(out, buffer);
-}
-
 void check_types(std::string_view op, const Tensor& a, const Tensor& b) {
-  check(a.dtype() == b.dtype(), op, ": operands must have one type, got ", a.dtype(), " and ", b.dtype(), ".\nConvert one: b.to(",
-        a.dtype(), ").");
+  check(a.dtype() == b.dtype(), op, ": operands must have one type, got ", a.dtype(), " and ", b.dtype(),
+        ".\nConvert one: b.to(", a.dtype(), ").");
   check(a.dtype() != kBool, op, ": not defined for bool.\nConvert first: x.to(kInt64).");
 }
 
 void check_inner(std::string_view op, const Tensor& a, const Tensor& b) {
   const int64_t left = a.size(-1), right = b.dim() == 1 ? b.size(0) : b.size(-2);
-  check(left == right, op, ": inner sizes differ: a is ", a.shape(), ", b is ", b.shape(), " (", left, " against ", right, ").",
+  check(left == right, op, ": inner sizes differ: a is ", a.shape(), ", b is ", b.shape(), " (", left,
+        " against ", right, ").",
         b.dim() > 1 && b.size(-1) == left ? "\nIf b holds one row per output, pass transpose(b)." : "");
 }
 
@@ -164,12 +171,35 @@ Tensor gradient_of_b(const Tensor& g, const Tensor& a, int b_rank, bool b_by_col
 
 }  // namespace
 
+void run_matmul(const Tensor& a, const Tensor& b, const Tensor& out, kernels::TileFn done) {
+  if (out.numel() == 0) return;
+  const Compute compute = compute_type(out.dtype());
+  const DType wide = dtype_of(compute);
+  const Tensor left = converted(a, wide), right = converted(b, wide);
+  if (!out.is_contiguous()) {
+    const Tensor dense_out(TensorImpl::empty(out.shape(), wide));
+    multiply(left, right, dense_out, compute, {});
+    return copy_elements(out, dense_out);
+  }
+  if (out.dtype() == wide) return multiply(left, right, out, compute, done);
+  // Narrow results are rounded tile by tile, so that the wide ones are never in memory as a whole.
+  const auto store = kernels::table().store[static_cast<int>(out.dtype())][static_cast<int>(compute)];
+  const auto from_size = static_cast<int64_t>(element_size(wide)),
+             to_size = static_cast<int64_t>(element_size(out.dtype()));
+  multiply(left, right, out, compute, [&](const kernels::Tile& tile) {
+    for (int64_t i = 0; i < tile.rows; ++i)
+      store(static_cast<const char*>(tile.local) + i * tile.cols * from_size,
+            out.impl().data() + (tile.begin + i * tile.pitch) * to_size, 1, tile.cols);
+    done(tile);
+  });
+}
+
 // --- matmul ---------------------------------------------------------------------------------------------------------------
 
 void MatMul::infer(Inputs in, const Attrs&, Specs& out) {
   const Tensor &a = *in[0], &b = *in[1];
-  check(a.dim() > 0 && b.dim() > 0, "matmul: operands need at least one dimension, got shapes ", a.shape(), " and ", b.shape(),
-        ".\nTo scale by a number use a * b.");
+  check(a.dim() > 0 && b.dim() > 0, "matmul: operands need at least one dimension, got shapes ", a.shape(),
+        " and ", b.shape(), ".\nTo scale by a number use a * b.");
   check_types("matmul", a, b);
   check_inner("matmul", a, b);
   Shape a_batch = a.shape(), b_batch = b.shape();
@@ -181,7 +211,7 @@ void MatMul::infer(Inputs in, const Attrs&, Specs& out) {
   out.push_back({sizes, a.dtype()});
 }
 
-void MatMul::run(Inputs in, const Attrs&, std::span<Tensor> out) { product(*in[0], *in[1], out[0]); }
+void MatMul::run(Inputs in, const Attrs&, std::span<Tensor> out) { run_matmul(*in[0], *in[1], out[0], {}); }
 
 Grads MatMul::grad(const Saved& s, const Tensor& g) {
   const Attrs& attrs = s.attrs<Attrs>();
@@ -191,9 +221,15 @@ Grads MatMul::grad(const Saved& s, const Tensor& g) {
 
 Samples MatMul::samples() {
   Samples samples;
-  for (const auto& [a, b] : {std::pair<Shape, Shape>{{2, 3}, {3, 4}}, {{3}, {3}}, {{2, 3}, {3}}, {{3}, {2, 3, 4}}, {{2, 2, 3}, {3, 2}}, {{2, 1, 2, 3}, {2, 3, 2}}})
+  for (const auto& [a, b] : {std::pair<Shape, Shape>{{2, 3}, {3, 4}},
+                             {{3}, {3}},
+                             {{2, 3}, {3}},
+                             {{3}, {2, 3, 4}},
+                             {{2, 2, 3}, {3, 2}},
+                             {{2, 1, 2, 3}, {2, 3, 2}}})
     samples.push_back(sample({sample_tensor(a), sample_tensor(b, -1, 1)}, Attrs{}));
-  samples.push_back(sample({sample_tensor({3, 2}).t(), sample_tensor({4, 3}, -1, 1).t()}, Attrs{.a_by_columns = true, .b_by_columns = true}));
+  samples.push_back(sample({sample_tensor({3, 2}).t(), sample_tensor({4, 3}, -1, 1).t()},
+                           Attrs{.a_by_columns = true, .b_by_columns = true}));
   return samples;
 }
 
@@ -201,15 +237,18 @@ Samples MatMul::samples() {
 
 void Addmm::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Tensor &x = *in[0], &a = *in[1], &b = *in[2];
-  check(a.dim() == 2 && b.dim() == 2, "addmm: needs two matrices, got shapes ", a.shape(), " and ", b.shape(), ".");
+  check(a.dim() == 2 && b.dim() == 2, "addmm: needs two matrices, got shapes ", a.shape(), " and ", b.shape(),
+        ".");
   check_types("addmm", a, b);
   check_types("addmm", a, x);
   check_inner("addmm", a, b);
   const Shape sizes{a.size(0), b.size(1)};
-  check(broadcast_shapes(sizes, x.shape(), "addmm") == sizes, "addmm: x is ", x.shape(), " and does not broadcast to the product's shape ",
-        sizes, ".");
-  check(is_floating(a.dtype()) || (std::trunc(attrs.beta) == attrs.beta && std::trunc(attrs.alpha) == attrs.alpha),
-        "addmm: beta and alpha must be whole numbers for ", a.dtype(), ", got ", attrs.beta, " and ", attrs.alpha, ".");
+  check(broadcast_shapes(sizes, x.shape(), "addmm") == sizes, "addmm: x is ", x.shape(),
+        " and does not broadcast to the product's shape ", sizes, ".");
+  check(is_floating(a.dtype()) ||
+            (std::trunc(attrs.beta) == attrs.beta && std::trunc(attrs.alpha) == attrs.alpha),
+        "addmm: beta and alpha must be whole numbers for ", a.dtype(), ", got ", attrs.beta, " and ",
+        attrs.alpha, ".");
   out.push_back({sizes, a.dtype()});
 }
 
@@ -230,7 +269,7 @@ Tensor number_like(const Tensor& t, double value) {
 
 void Addmm::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   Tensor x = *in[0];
-  product(*in[1], *in[2], out[0]);
+  run_matmul(*in[1], *in[2], out[0], {});
   if (attrs.beta == 0) {
     if (attrs.alpha != 1) compute<Mul>(out[0], out[0], number_like(out[0], attrs.alpha));
     return;
@@ -254,7 +293,8 @@ Grads Addmm::grad(const Saved& s, const Tensor& g) {
 
 Samples Addmm::samples() {
   Samples samples;
-  samples.push_back(sample({sample_tensor({4}), sample_tensor({2, 3}), sample_tensor({3, 4}, -1, 1)}, Attrs{}));
+  samples.push_back(
+      sample({sample_tensor({4}), sample_tensor({2, 3}), sample_tensor({3, 4}, -1, 1)}, Attrs{}));
   samples.push_back(sample({sample_tensor({2, 1}), sample_tensor({2, 3}), sample_tensor({4, 3}, -1, 1).t()},
                            Attrs{.beta = 0.5, .alpha = -2, .a_by_columns = false, .b_by_columns = true}));
   return samples;

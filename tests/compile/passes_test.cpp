@@ -74,7 +74,9 @@ TEST_CASE("code that is not recorded may change a tensor from outside: copies of
 }
 
 TEST_CASE("steps that undo or repeat each other are dropped where that changes no bit") {
-  auto chain = [](const Tensor& x, const Tensor& y) { return x.neg().neg().relu().relu().abs().abs().matmul(y.t()); };
+  auto chain = [](const Tensor& x, const Tensor& y) {
+    return x.neg().neg().relu().relu().abs().abs().matmul(y.t());
+  };
   CHECK(plan_of(chain) == "[relu abs] matmul");
   auto used = [](const Tensor& x, const Tensor& y) {
     const Tensor minus = x.neg();
@@ -94,7 +96,7 @@ TEST_CASE("no pass changes a bit, alone or with the others") {
     return (c / c.square().sum({-1}, true).sqrt()).matmul(w.relu().relu());
   };
   const Tensor want = run();
-  for (int mask = 0; mask < 64; ++mask) {
+  for (int mask = 0; mask < 128; ++mask) {
     CAPTURE(mask);
     const WithPasses restored([](PassOptions&) {});
     PassOptions& o = compile_detail::pass_options();
@@ -104,6 +106,7 @@ TEST_CASE("no pass changes a bit, alone or with the others") {
     o.algebra = mask & 8;
     o.fusion = mask & 16;
     o.sweeps = mask & 32;
+    o.epilogues = mask & 64;
     reset_compile_cache();
     auto f = compile(run);
     CHECK(f().equal(want));

@@ -52,7 +52,8 @@ Planned planned(Fn&& fn) {
       verify(trace, result.simplified);
       result.trace = trace;
       redirect(result.trace, result.simplified);
-      result.plan = compile_detail::make_plan(result.trace, result.simplified.skipped, {options.fusion, options.sweeps});
+      result.plan = compile_detail::make_plan(result.trace, result.simplified.skipped,
+                                              {options.fusion, options.sweeps, options.epilogues});
       verify(result.trace, result.simplified.skipped, result.plan);
       for (capture::Slot& s : result.trace.slots) s.held.reset();
     }
@@ -67,7 +68,9 @@ Planned planned(Fn&& fn) {
 /// Sets a switch for the time of a test.
 class WithPasses {
  public:
-  explicit WithPasses(void (*set)(compile_detail::PassOptions&)) : before_(compile_detail::pass_options()) { set(compile_detail::pass_options()); }
+  explicit WithPasses(void (*set)(compile_detail::PassOptions&)) : before_(compile_detail::pass_options()) {
+    set(compile_detail::pass_options());
+  }
   ~WithPasses() { compile_detail::pass_options() = before_; }
   WithPasses(const WithPasses&) = delete;
   WithPasses& operator=(const WithPasses&) = delete;

@@ -16,12 +16,14 @@ class RandomProgram {
     std::mt19937_64 rng(seed_);
     Generator draws(seed_);
     std::vector<Tensor> list;
-    const DType types[] = {kFloat32, kFloat32, kFloat32, kFloat64, kInt64, kBFloat16, kFloat16, kInt32, kBool, kUInt8};
+    const DType types[] = {kFloat32,  kFloat32, kFloat32, kFloat64, kInt64,
+                           kBFloat16, kFloat16, kInt32,   kBool,    kUInt8};
     for (int i = 0; i < 3; ++i) {
       Shape sizes;
       const int rank = static_cast<int>(rng() % 4);
       const int64_t choices[] = {1, 2, 3, 5, 8, 70};
-      for (int d = 0; d < rank; ++d) sizes.push_back(rng() % 40 == 0 ? 0 : choices[rng() % (rank == 3 ? 5 : 6)]);
+      for (int d = 0; d < rank; ++d)
+        sizes.push_back(rng() % 40 == 0 ? 0 : choices[rng() % (rank == 3 ? 5 : 6)]);
       const DType type = types[rng() % std::size(types)];
       list.push_back((randn(sizes, draws) * 3.0).to(type));
     }
@@ -102,7 +104,9 @@ class RandomProgram {
   static Tensor binary(const Tensor& a, const Tensor& b, Rng& rng) {
     switch (rng() % 8) {
       case 0: return a + b;
-      case 1: return a.dtype() == kBool && b.dtype() == kBool ? a ^ b : a - b.to(b.dtype() == kBool ? kInt64 : b.dtype());
+      case 1:
+        return a.dtype() == kBool && b.dtype() == kBool ? a ^ b
+                                                        : a - b.to(b.dtype() == kBool ? kInt64 : b.dtype());
       case 2: return a * b;
       case 3: return maximum(a, b);
       case 4: return minimum(a, b);
@@ -143,17 +147,57 @@ class RandomProgram {
       default: return (a - top).exp().sum({-1}, true).log() + top;
     }
   }
+  /// Products and convolutions with something before and behind them.
+  static void product(std::vector<Tensor>& pool, const Tensor& a, Rng& rng) {
+    if (a.dtype() == kBool || a.dtype() == kUInt8 || a.dim() == 0 || a.dim() > 3 || a.numel() > 5000) return;
+    if (a.dim() > 1 && a.size(-2) > 100) return;
+    const Tensor left = rng() % 2 ? a : unary(a, rng);
+    const auto width = static_cast<int64_t>(1 + rng() % 40);
+    const Tensor weight = (rand({width, a.size(-1)}) * 4.0 - 2.0).to(a.dtype()),
+                 bias = rand({width}).to(a.dtype());
+    Tensor y;
+    switch (rng() % 5) {
+      case 0: y = matmul(left, weight.t()); break;
+      case 1: y = linear(left, weight, bias); break;
+      case 2: y = a.dim() > 1 ? matmul(left, left.transpose(-1, -2)) : matmul(weight, left); break;
+      case 3: y = matmul(left, weight.t().contiguous()); break;
+      default:
+        if (a.dim() < 2 || is_int(a) || a.size(-1) < 2 || a.size(-2) < 2) return;
+        y = conv2d(left.reshape({a.numel() / (a.size(-1) * a.size(-2)), 1, a.size(-2), a.size(-1)}),
+                   (rand({3, 1, 2, 2}) - 0.5).to(a.dtype()), rng() % 2 ? rand({3}).to(a.dtype()) : Tensor());
+    }
+    if (rng() % 3 == 0) pool.push_back(y);
+    const auto chain = rng() % 4;
+    for (uint64_t i = 0; i < chain; ++i) {
+      switch (rng() % 5) {
+        case 0: y = unary(y, rng); break;
+        case 1: y = binary(y, partner(pool, y, rng), rng); break;
+        case 2:
+          if (y.dtype() != kBool) y = y * number(rng);
+          break;
+        case 3: write(y, pool, rng); break;
+        default: y = y.to(rng() % 2 ? kBFloat16 : kFloat32); break;
+      }
+      if (rng() % 3 == 0) pool.push_back(y);
+    }
+    pool.push_back(y);
+  }
   static Tensor view(const Tensor& a, Rng& rng) {
     if (a.dim() == 0) return a.unsqueeze(0).expand({3});
     const int64_t dim = static_cast<int64_t>(rng() % static_cast<uint64_t>(a.dim()));
     switch (rng() % 7) {
       case 0: return a.transpose(0, -1);
-      case 1: return a.size(dim) > 0 ? a.select(dim, static_cast<int64_t>(rng() % static_cast<uint64_t>(a.size(dim)))) : a;
+      case 1:
+        return a.size(dim) > 0
+                   ? a.select(dim, static_cast<int64_t>(rng() % static_cast<uint64_t>(a.size(dim))))
+                   : a;
       case 2: return a.slice(dim, a.size(dim) / 3);
       case 3: return a.dim() < 4 ? a.unsqueeze(dim) : a;
       case 4: return a.reshape({-1});
       case 5: return a.slice(dim, 0, {}, 2);
-      default: return a.size(dim) == 1 && a.dim() < 4 ? a.transpose(dim, 0).expand_as(a.transpose(dim, 0)) : a.flatten();
+      default:
+        return a.size(dim) == 1 && a.dim() < 4 ? a.transpose(dim, 0).expand_as(a.transpose(dim, 0))
+                                               : a.flatten();
     }
   }
   static void write(const Tensor& a, const std::vector<Tensor>& pool, Rng& rng) {
@@ -165,10 +209,18 @@ class RandomProgram {
       case 0: target.add_(static_cast<int64_t>(rng() % 3)); break;
       case 1: target.mul_(2); break;
       case 2: target.zero_(); break;
-      case 3: if (usable) target.add_(b); break;
-      case 4: if (usable) target.mul_(b); break;
-      case 5: if (broadcasts_to(b, a)) target.copy_(b); break;
-      default: if (!is_int(a)) target.mul_(0.5); break;
+      case 3:
+        if (usable) target.add_(b);
+        break;
+      case 4:
+        if (usable) target.mul_(b);
+        break;
+      case 5:
+        if (broadcasts_to(b, a)) target.copy_(b);
+        break;
+      default:
+        if (!is_int(a)) target.mul_(0.5);
+        break;
     }
   }
   static DType result_type_of(const Tensor& a, const Tensor& b) {
@@ -178,21 +230,28 @@ class RandomProgram {
 
   static void step(std::vector<Tensor>& pool, Rng& rng) {
     const Tensor a = pick(pool, rng);
-    switch (rng() % 15) {
+    switch (rng() % 17) {
+      case 15:
+      case 16: product(pool, a, rng); break;
       case 14: pool.push_back(rows(a, rng)); break;
-      case 0: case 1: case 2: pool.push_back(unary(a, rng)); break;
-      case 3: case 4: pool.push_back(binary(a, partner(pool, a, rng), rng)); break;
+      case 0:
+      case 1:
+      case 2: pool.push_back(unary(a, rng)); break;
+      case 3:
+      case 4: pool.push_back(binary(a, partner(pool, a, rng), rng)); break;
       case 5: pool.push_back(a.dtype() == kBool ? a : a * number(rng)); break;
       case 6: pool.push_back(reduction(a, rng)); break;
       case 7: pool.push_back(view(a, rng)); break;
-      case 8: case 9: write(a, pool, rng); break;
+      case 8:
+      case 9: write(a, pool, rng); break;
       case 10: {
         const DType types[] = {kFloat32, kFloat64, kBFloat16, kInt64, kFloat16};
         pool.push_back(a.to(types[rng() % std::size(types)]));
         break;
       }
       case 11:
-        if (a.dim() >= 2 && a.is_floating_point() && a.dtype() != kFloat16) pool.push_back(a.matmul(a.transpose(-1, -2)));
+        if (a.dim() >= 2 && a.is_floating_point() && a.dtype() != kFloat16)
+          pool.push_back(a.matmul(a.transpose(-1, -2)));
         else pool.push_back(a.clone());
         break;
       case 12: pool.push_back(rng() % 2 ? zeros_like(a) : rng() % 2 ? rand({3}) : full_like(a, 1)); break;

@@ -4,7 +4,7 @@
 /// one thread, and partial sums of the weights' gradient are added in one fixed order.
 #pragma once
 
-#include <cstdint>
+#include "grapnel/ops/kernels/tile.h"
 
 namespace grapnel::kernels {
 
@@ -29,11 +29,14 @@ struct ConvParams {
 // caller has checked that groups divides c and o, that the kernel fits the padded input, and that strides and
 // dilations are at least 1. Outputs overlap no input. f32 is oneDNN's; f64 is a matrix product over unfolded
 // patches.
+//
+// `done` hears of every part of the output when it is finished.
 
-void conv2d(const ConvParams& p, const void* src, const void* weights, void* dst);
+void conv2d(const ConvParams& p, const void* src, const void* weights, void* dst, TileFn done = {});
 
 /// The gradient with respect to src.
-void conv2d_backward_data(const ConvParams& p, const void* grad_dst, const void* weights, void* grad_src);
+void conv2d_backward_data(const ConvParams& p, const void* grad_dst, const void* weights, void* grad_src,
+                          TileFn done = {});
 
 /// The gradient with respect to the weights.
 void conv2d_backward_weights(const ConvParams& p, const void* src, const void* grad_dst, void* grad_weights);

@@ -73,6 +73,14 @@ struct Cut {
   int64_t dst_at(int64_t image_run, int64_t run) const {
     return (image_run * images * p.o + first_o(run)) * p.out_h() * p.out_w();
   }
+  /// A tile of what the pass computes: of dst, or of src for its gradient.
+  Tile output(int64_t image_run, int64_t run) const {
+    const Part size = part(image_run, run);
+    if (pass == Pass::backward_data)
+      return {src_at(image_run, run), size.n, size.c * p.h * p.w, p.c * p.h * p.w};
+    const int64_t pixels = p.out_h() * p.out_w();
+    return {dst_at(image_run, run), size.n, size.o * pixels, p.o * pixels};
+  }
   int64_t weights_at(int64_t run) const {
     const int64_t in = p.groups > 1 ? 0 : first_c(run);
     return (first_o(run) * (p.c / p.groups) + in) * p.kh * p.kw;

@@ -92,7 +92,8 @@ GemmArgs product(int64_t m, int64_t n, int64_t k) { return {.type = GemmType::f6
 
 }  // namespace
 
-void conv2d_f64(const ConvParams& p, const double* src, const double* weights, double* dst) {
+void conv2d_f64(const ConvParams& p, const double* src, const double* weights, double* dst,
+                const TileFn& done) {
   const Unfolded u(p);
   base::parallel_for(u.parts(), 1, [&](int64_t part, int64_t) {
     double* const columns = columns_scratch(u.taps * u.pixels);
@@ -102,11 +103,13 @@ void conv2d_f64(const ConvParams& p, const double* src, const double* weights, d
     g.b = columns, g.b_row = u.pixels, g.b_col = 1;
     g.c = dst + u.dst_at(part), g.c_row = u.pixels;
     gemm(g);
+    const int64_t length = u.out_channels * u.pixels;
+    done({u.dst_at(part), 1, length, length});
   });
 }
 
 void conv2d_backward_data_f64(const ConvParams& p, const double* grad_dst, const double* weights,
-                              double* grad_src) {
+                              double* grad_src, const TileFn& done) {
   const Unfolded u(p);
   base::parallel_for(u.parts(), 1, [&](int64_t part, int64_t) {
     double* const columns = columns_scratch(u.taps * u.pixels);
@@ -116,6 +119,8 @@ void conv2d_backward_data_f64(const ConvParams& p, const double* grad_dst, const
     g.c = columns, g.c_row = u.pixels;
     gemm(g);
     u.fold(columns, grad_src + u.src_at(part));
+    const int64_t length = u.in_channels * p.h * p.w;
+    done({u.src_at(part), 1, length, length});
   });
 }
 

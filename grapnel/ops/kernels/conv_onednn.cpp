@@ -186,7 +186,8 @@ void run_tile(Pass pass, const Plan& plan, const float* src_data, const float* w
   const int src_arg = pass == Pass::backward_data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC;
   const int weights_arg = pass == Pass::backward_weights ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS;
   const int dst_arg = pass == Pass::forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST;
-  const base::HoldSignals hold;  // its generated code may use the stack register for something else, as that of products does
+  const base::HoldSignals
+      hold;  // its generated code may use the stack register for something else, as that of products does
   plan.convolution.execute(onednn_stream(), {{src_arg, at(plan[src].wanted, src_wanted)},
                                              {weights_arg, at(plan[weights].wanted, weights_data)},
                                              {dst_arg, at(plan[dst].wanted, dst_wanted)},
@@ -226,8 +227,8 @@ const float* wanted_weights(const Side& side, const float* plain, Scratch& scrat
 }
 
 /// Forward and the gradient of the input: the weights are read by all image runs, so they are converted once.
-void run_with_weights(const Cut& cut, const float* src_data, const float* weights_data,
-                      const float* dst_data) {
+void run_with_weights(const Cut& cut, const float* src_data, const float* weights_data, const float* dst_data,
+                      const TileFn& done) {
   struct Prepared {
     Scratch scratch;
     memory::desc layout;
@@ -251,18 +252,20 @@ void run_with_weights(const Cut& cut, const float* src_data, const float* weight
     }
     run_tile(cut.pass, *plan, src_data + cut.src_at(image_run, run), data,
              dst_data + cut.dst_at(image_run, run));
+    done(cut.output(image_run, run));
   });
 }
 
 }  // namespace
 
-void conv2d_f32(const ConvParams& p, const float* src_data, const float* weights_data, float* dst_data) {
-  run_with_weights(Cut(Pass::forward, p), src_data, weights_data, dst_data);
+void conv2d_f32(const ConvParams& p, const float* src_data, const float* weights_data, float* dst_data,
+                const TileFn& done) {
+  run_with_weights(Cut(Pass::forward, p), src_data, weights_data, dst_data, done);
 }
 
 void conv2d_backward_data_f32(const ConvParams& p, const float* grad_dst, const float* weights_data,
-                              float* grad_src) {
-  run_with_weights(Cut(Pass::backward_data, p), grad_src, weights_data, grad_dst);
+                              float* grad_src, const TileFn& done) {
+  run_with_weights(Cut(Pass::backward_data, p), grad_src, weights_data, grad_dst, done);
 }
 
 void conv2d_backward_weights_f32(const ConvParams& p, const float* src_data, const float* grad_dst,

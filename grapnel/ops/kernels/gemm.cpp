@@ -56,7 +56,8 @@ constexpr int64_t small_product = 20 * 20 * 20;
 bool own_is_faster(const GemmBlock<float>& g) {
   const int64_t work = g.m * g.n * g.k;
   if (work <= small_product) return true;
-  return work <= 64 * 64 * 64 && base::cpu_isa() == base::Isa::avx512 && g.m % 8 == 0 && g.n % 16 == 0 && g.n <= 96;
+  return work <= 64 * 64 * 64 && base::cpu_isa() == base::Isa::avx512 && g.m % 8 == 0 && g.n % 16 == 0 &&
+         g.n <= 96;
 }
 
 void gemm_tile(GemmBlock<float> g) {
@@ -164,7 +165,7 @@ void make_dense(int64_t rows, int64_t cols, int64_t batch, Operand<T>& x) {
 }
 
 template <class T>
-void run(const GemmArgs& g) {
+void run(const GemmArgs& g, const TileFn& done) {
   Operand<T> a{static_cast<const T*>(g.a), g.a_row, g.a_col, g.a_batch};
   Operand<T> b{static_cast<const T*>(g.b), g.b_row, g.b_col, g.b_batch};
   if constexpr (std::is_same_v<T, float>) {
@@ -180,10 +181,21 @@ void run(const GemmArgs& g) {
   const int64_t across = divide_up(g.n, t.n), per_item = divide_up(g.m, t.m) * across;
   const auto tile = [&](int64_t index) {
     const int64_t item = index / per_item, i = index % per_item / across * t.m, j = index % across * t.n;
-    gemm_tile(GemmBlock<T>{std::min(t.m, g.m - i), std::min(t.n, g.n - j), g.k,
-                           a.data + item * a.batch + i * a.row, a.row, a.col,
-                           b.data + item * b.batch + j * b.col, b.row, b.col,
-                           static_cast<T*>(g.c) + item * g.c_batch + i * g.c_row + j, g.c_row});
+    Tile place{item * g.c_batch + i * g.c_row + j, std::min(t.m, g.m - i), std::min(t.n, g.n - j), g.c_row};
+    T* c;
+    int64_t c_row;
+    if (g.c) {
+      c = static_cast<T*>(g.c) + place.begin;
+      c_row = g.c_row;
+    } else {
+      thread_local Scratch scratch;
+      c = static_cast<T*>(scratch.get(static_cast<size_t>(place.rows * place.cols) * sizeof(T)));
+      c_row = place.cols;
+      place.local = c;
+    }
+    gemm_tile(GemmBlock<T>{place.rows, place.cols, g.k, a.data + item * a.batch + i * a.row, a.row, a.col,
+                           b.data + item * b.batch + j * b.col, b.row, b.col, c, c_row});
+    done(place);
   };
   const int64_t tiles = g.batch * per_item;
   if (tiles == 1) return tile(0);
@@ -197,12 +209,12 @@ void run(const GemmArgs& g) {
 
 }  // namespace
 
-void gemm(const GemmArgs& args) {
+void gemm(const GemmArgs& args, TileFn done) {
   if (args.m == 0 || args.n == 0 || args.batch == 0) return;
   switch (args.type) {
-    case GemmType::f32: return run<float>(args);
-    case GemmType::f64: return run<double>(args);
-    case GemmType::i64: return run<int64_t>(args);
+    case GemmType::f32: return run<float>(args, done);
+    case GemmType::f64: return run<double>(args, done);
+    case GemmType::i64: return run<int64_t>(args, done);
   }
 }
 

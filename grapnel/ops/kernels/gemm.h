@@ -4,7 +4,7 @@
 /// is computed by one thread, and threads only share out the tiles.
 #pragma once
 
-#include <cstdint>
+#include "grapnel/ops/kernels/tile.h"
 
 namespace grapnel::kernels {
 
@@ -12,7 +12,8 @@ enum class GemmType { f32, f64, i64 };
 
 /// c[i, j] = sum over p of a[i, p] * b[p, j], for each item of the batch. Strides count elements; a and b may
 /// lie in memory in any way, transposed or with stride 0; c has unit stride along n and overlaps neither.
-/// With k = 0, c becomes zero. Integers wrap around.
+/// With k = 0, c becomes zero. Integers wrap around. Where c is null there is no whole: tiles are computed in
+/// memory of their threads, for whoever takes them.
 struct GemmArgs {
   GemmType type = GemmType::f32;
   int64_t m = 0, n = 0, k = 0;
@@ -28,7 +29,7 @@ struct GemmArgs {
 };
 
 /// May use the pool; inside a piece of a parallel_for it stays on the thread. f32 is oneDNN's, except for
-/// small products; f64 is ours.
-void gemm(const GemmArgs& args);
+/// small products; f64 is ours. `done` hears of every tile of c when it is finished.
+void gemm(const GemmArgs& args, TileFn done = {});
 
 }  // namespace grapnel::kernels
