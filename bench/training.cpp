@@ -1,8 +1,8 @@
 /// Whole training steps of three networks, eager and compiled. `bench/training.py` runs it beside PyTorch.
 ///
-///   bench_training {mlp|cnn|gpt} {eager|compiled} [steps]
+///   bench_training {mlp|cnn|gpt} {eager|compiled|apart} [steps]      (apart: compiled, with nothing fused to products)
 ///
-/// Prints the losses of the first steps, which PyTorch's have to match, and the median time of a step.
+/// Prints the losses of the first steps, which PyTorch's have to match, the median time of a step and, on stderr, its memory.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "bench/networks.h"
+#include "grapnel/base/allocator.h"
+#include "grapnel/compile/passes.h"
 
 using namespace grapnel;
 
@@ -27,6 +29,7 @@ int main(int argc, char** argv) {
     adam.step();
     return loss.detach();
   };
+  compile_detail::pass_options().epilogues = mode != "apart";
   auto compiled = compile(step);
   const auto run = [&] { return mode == "eager" ? step() : compiled(); };
 
@@ -35,6 +38,10 @@ int main(int argc, char** argv) {
     std::this_thread::sleep_for(std::chrono::seconds(3));
     for (int i = 0; i < 5; ++i) run();
   }
+  reset_peak_memory();
+  const size_t before = memory_stats().in_use;
+  run();
+  const size_t peak = memory_stats().peak - before;
   std::vector<double> times;
   for (int i = 0; i < steps; ++i) {
     const auto begin = std::chrono::steady_clock::now();
@@ -44,5 +51,6 @@ int main(int argc, char** argv) {
   }
   std::sort(times.begin(), times.end());
   std::printf("\n%.3f ms\n", times[times.size() / 2]);
+  std::fprintf(stderr, "%.2f MB beside what lives between steps\n", static_cast<double>(peak) / 1e6);
   if (mode != "eager") std::fprintf(stderr, "%s\n", compiled.stats().str().c_str());
 }

@@ -38,11 +38,11 @@ Stream::Stream(const Trace& trace, ValueId id, ValueId shape, Compute compute, c
 
 int64_t Stream::offset(int64_t linear) const {
   int64_t at = 0;
-  for (int i = rank_ - 1; i >= 0; --i) {
+  for (int i = rank_ - 1; i > 0; --i) {
     at += (linear % sizes_[i]) * strides_[i];
     linear /= sizes_[i];
   }
-  return at;
+  return rank_ > 0 ? at + linear * strides_[0] : 0;
 }
 
 template <class Fn>

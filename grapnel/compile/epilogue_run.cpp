@@ -69,8 +69,9 @@ void run_epilogue(const Group& group, codegen::BlockFn kernel, Trace& trace, Mem
   Places places{memory, value.slot, group.product.memory};
   auto bind = [&] { return GroupRun(group, kernel, trace, cut, 0, &Places::place, &places, counts); };
   try {
-    // Such copies and several results at once could need more memory than eager mode, which is rid of the copies when it makes the results.
-    if (group.outputs.size() > 1 && copies(form, in, value.dtype)) {
+    // Interpreting costs too much per call to be done for short rows. And copies of operands beside several results could need more memory
+    // than eager mode, which is rid of the copies when it makes the results.
+    if (!kernel || (group.outputs.size() > 1 && copies(form, in, value.dtype))) {
       form.run(operands, trace.attrs_of(call), out, {});
       run_on(bind(), {0, 1, cut.elements, cut.elements}, cut.span);
     } else {
