@@ -3,12 +3,13 @@
 
 #include "grapnel/base/log.h"
 #include "grapnel/codegen/jit.h"
-#include "grapnel/compile/epilogue_run.h"
 #include "grapnel/compile/executable.h"
 #include "grapnel/compile/memory.h"
 #include "grapnel/compile/observe.h"
 #include "grapnel/compile/passes.h"
 #include "grapnel/compile/plan.h"
+#include "grapnel/compile/product_run.h"
+#include "grapnel/compile/prologues.h"
 #include "grapnel/compile/sweep_run.h"
 
 namespace grapnel::compile_detail {
@@ -52,6 +53,7 @@ class Planned final : public Executable {
       plan(joined, options);
     }
     kernels = static_cast<int64_t>(plan_.groups.size());
+    for (const Item& item : plan_.items) prologues += item.prologue ? 1 : 0;
     fail_if_asked(Stage::kernels);
     for (const Group& g : plan_.groups) {
       fused_calls += static_cast<int64_t>(g.calls.size());
@@ -69,11 +71,13 @@ class Planned final : public Executable {
     for (size_t i = 0; i < plan_.items.size(); ++i) {
       const Item& item = plan_.items[i];
       const auto begin = observer ? std::chrono::steady_clock::now() : RunObserver::Time();
-      size_t done =
-          item.sweep < 0 ? 0 : swept(plan_.sweeps[static_cast<size_t>(item.sweep)], trace, memory, counts);
+      size_t done = item.sweep >= 0
+                        ? swept(plan_.sweeps[static_cast<size_t>(item.sweep)], trace, memory, counts)
+                    : item.prologue ? with_product(i, trace, memory, counts)
+                                    : 0;
       if (done == 0) {
         if (item.group >= 0 && group(item).product)
-          run_epilogue(group(item), code(item), trace, memory, counts);
+          run_epilogue({&group(item), code(item)}, trace, memory, counts);
         else if (item.group >= 0) run_group(group(item), code(item), trace, memory, counts);
         else run_call(trace, trace.calls[item.call], memory);
         done = 1;
@@ -97,8 +101,9 @@ class Planned final : public Executable {
       return observer.on_item(trace, {{&plan_.items[first].call, 1}, false, begin, end});
     std::vector<uint32_t> calls;
     for (size_t k = 0; k < count; ++k) {
-      const Group& g = group(plan_.items[first + k]);
-      calls.insert(calls.end(), g.calls.begin(), g.calls.end());
+      const Item& item = plan_.items[first + k];
+      if (item.group < 0) calls.push_back(item.call);
+      else calls.insert(calls.end(), group(item).calls.begin(), group(item).calls.end());
     }
     observer.on_item(trace, {calls, true, begin, end});
   }
@@ -126,6 +131,15 @@ class Planned final : public Executable {
     return run_sweep(sweep, {parts.data(), parts.size()}, trace, memory, counts) ? parts.size() : 0;
   }
 
+  size_t with_product(size_t i, Trace& trace, Memory& memory, RunCounts& counts) const {
+    const Item &before = plan_.items[i], &behind = plan_.items[i + 1];
+    const GroupCode epilogue = behind.group < 0 ? GroupCode() : GroupCode{&group(behind), code(behind)};
+    return run_prologue(before, {&group(before), code(before)}, product_at(plan_, i + 1), epilogue, trace,
+                        memory, counts)
+               ? 2
+               : 0;
+  }
+
   Simplified simplified_;
   Plan plan_;
   std::vector<std::shared_ptr<const codegen::Kernel>> kernels_;
@@ -136,7 +150,7 @@ class Planned final : public Executable {
 std::unique_ptr<Executable> make_executable(const Trace& trace, const CompileOptions& options) {
   if (options.backend == Backend::eager) return make_op_by_op();
   const PlanOptions plan{options.backend == Backend::fused && pass_options().fusion, pass_options().sweeps,
-                         pass_options().epilogues};
+                         pass_options().epilogues, pass_options().prologues};
   return std::make_unique<Planned>(trace, plan, options.on_failure);
 }
 

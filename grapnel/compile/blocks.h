@@ -16,6 +16,7 @@ struct Span {
   char* scratch = nullptr;  ///< memory of the thread
   int64_t begin = 0;        ///< number of the first element
   int64_t first_row = 0;
+  char* local = nullptr;  ///< where local slots are, if not in the scratch memory
 };
 
 /// Where the values of an operand are.
@@ -51,9 +52,9 @@ class Stream {
   int64_t offset(int64_t linear) const;
   /// Where element 0 is, or would be.
   char* base(const Span& span) const {
-    return place_.data
-               ? place_.data
-               : span.scratch + place_.local - (place_.per_row ? span.first_row : span.begin) * stored_size_;
+    if (place_.data) return place_.data;
+    char* const locals = span.local ? span.local : span.scratch;
+    return locals + place_.local - (place_.per_row ? span.first_row : span.begin) * stored_size_;
   }
   /// The block itself if it lies in memory as kernels want it.
   char* direct(int64_t begin, int64_t n, bool pad, const Span& span) const;

@@ -18,7 +18,7 @@ class Executable {
   virtual ~Executable() = default;
   /// Computes the live slots of the trace. Safe on several threads at once. Lets go of storages as they are consumed.
   virtual void run(capture::Trace& trace, RunCounts& counts) const = 0;
-  int64_t kernels = 0, fused_calls = 0, epilogues = 0;
+  int64_t kernels = 0, fused_calls = 0, epilogues = 0, prologues = 0;
 };
 
 /// Runs the calls one after the other.

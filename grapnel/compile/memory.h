@@ -29,7 +29,8 @@ class Memory {
 
 /// The tensors that a call reads, and pointers to them.
 struct Operands {
-  Operands(const capture::Trace& trace, const capture::Instruction& call, Memory& memory);
+  /// Operand number `without` gets no memory.
+  Operands(const capture::Trace& trace, const capture::Instruction& call, Memory& memory, int without = -1);
   SmallVector<Tensor, 4> tensors;
   SmallVector<const Tensor*, 4> pointers;
 };

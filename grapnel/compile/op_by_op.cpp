@@ -21,9 +21,18 @@ Tensor Memory::tensor(ValueId id) {
   return t;
 }
 
-Operands::Operands(const Trace& trace, const Instruction& call, Memory& memory) {
-  for (const ValueId id : trace.inputs_of(call))
-    tensors.push_back(id == kNone ? Tensor() : memory.tensor(id));
+Operands::Operands(const Trace& trace, const Instruction& call, Memory& memory, int without) {
+  for (const ValueId id : trace.inputs_of(call)) {
+    if (id == kNone) {
+      tensors.push_back(Tensor());
+    } else if (static_cast<int>(tensors.size()) == without) {
+      const Value& v = trace.values[id];
+      tensors.push_back(Tensor(TensorImpl::create(Storage::create_lazy(0), v.dtype, Shape(trace.sizes_of(v)),
+                                                  Shape(trace.strides_of(v)))));
+    } else {
+      tensors.push_back(memory.tensor(id));
+    }
+  }
   for (const Tensor& t : tensors) pointers.push_back(&t);
 }
 

@@ -19,6 +19,7 @@ struct PassOptions {
   bool fusion = true;
   bool sweeps = true;              ///< run neighbouring groups span by span
   bool epilogues = true;           ///< run what follows a product or convolution on its tiles
+  bool prologues = true;           ///< compute operands of products piece by piece
   bool background_kernels = true;  ///< start interpreted and switch to machine code when it is there
   Stage fails = Stage::none;       ///< for tests: the step that fails
 };

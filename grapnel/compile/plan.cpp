@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "grapnel/compile/group_builder.h"
+#include "grapnel/compile/prologues.h"
 #include "grapnel/compile/sweeps.h"
 #include "grapnel/ops/define.h"
 
@@ -278,15 +279,27 @@ class Planner {
         const Group& g = plan.groups[static_cast<size_t>(item.group)];
         // Overwritten before anybody looked, or no more than a product.
         if (g.outputs.empty() && g.reductions.empty()) continue;
-        if (g.product && g.calls.size() == 1) continue;
+        if (g.product && g.calls.size() == 1 && !follows_its_prologue(plan, g)) continue;
         if (g.product) plan.items.pop_back();
       }
       plan.items.push_back(std::move(item));
     }
     if (options_.fuse && options_.sweeps) find_sweeps(t_, sequence_, shape_, plan);
+    if (options_.fuse && options_.prologues) find_prologues(t_, plan);
     drop_single_calls(plan);
     find_last_uses(plan);
     return plan;
+  }
+
+  /// Whether a product with an addend, the last call of the plan so far, reads what the item before it makes.
+  bool follows_its_prologue(const Plan& plan, const Group& product) const {
+    if (!options_.prologues || product.program.steps.empty() || plan.items.size() < 2) return false;
+    const Item& before = plan.items[plan.items.size() - 2];
+    if (before.group < 0) return false;
+    const Group& g = plan.groups[static_cast<size_t>(before.group)];
+    const Instruction& c = t_.calls[product.product.call];
+    const ValueId operand = t_.inputs_of(c)[static_cast<size_t>(tiled(*c.op, t_.attrs_of(c)).operand)];
+    return g.outputs.size() == 1 && value(g.outputs[0].value).slot == value(operand).slot;
   }
 
   /// The eager kernel of a single call is as good as a generated one.
@@ -298,7 +311,7 @@ class Planner {
       Item& item = plan.items[i];
       if (item.group < 0) continue;
       Group& g = plan.groups[static_cast<size_t>(item.group)];
-      if (g.calls.size() == 1 && !swept[i]) {
+      if (g.calls.size() == 1 && !swept[i] && !item.prologue && !g.product) {
         item.call = g.calls[0];
         item.group = -1;
       } else {

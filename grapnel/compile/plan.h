@@ -25,6 +25,12 @@
 /// lay there, the product gets memory of its own.
 /// Where a reduction joins the group, or a write to memory from outside (a product can fail for want of memory and must not leave that half
 /// written), the product is a call of its own again.
+///
+/// Note [Prologues]
+/// A group that only prepares an operand of the product behind it (the left matrix, the images) runs together with it: rows are computed in memory
+/// of the thread right before the tiles that need them, so the operand is never stored as a whole. Products read it as they would
+/// read the whole, with the same distance between rows. If sizes say that rows would be needed by several threads, or that keeping what the
+/// group reads costs more memory than the operand, the two run one after the other.
 #pragma once
 
 #include "grapnel/capture/trace.h"
@@ -90,6 +96,7 @@ struct Item {
   uint32_t call = capture::kNone;  ///< one call, or
   int32_t group = -1;              ///< a group
   int32_t sweep = -1;              ///< this is the first item of a sweep
+  bool prologue = false;           ///< a group that may run with the item behind it: see Note [Prologues]
   std::vector<capture::SlotId> last_uses;
 };
 
@@ -103,6 +110,7 @@ struct PlanOptions {
   bool fuse = true;
   bool sweeps = true;
   bool epilogues = true;
+  bool prologues = true;
 };
 
 /// `skipped[i]`: call i need not run.

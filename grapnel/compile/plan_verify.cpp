@@ -4,6 +4,7 @@
 #include "grapnel/base/error.h"
 #include "grapnel/compile/group_builder.h"
 #include "grapnel/compile/plan.h"
+#include "grapnel/compile/prologues.h"
 
 namespace grapnel::compile_detail {
 
@@ -101,7 +102,7 @@ void verify_product(const Trace& t, const Group& g) {
   const uint32_t call = g.product.call;
   const std::string_view name = t.calls[call].op->name;
   const ValueId out = t.outputs_of(t.calls[call])[0];
-  GRAPNEL_ASSERT(g.calls.size() > 1 && g.calls[0] == call && g.reductions.empty(), "a group of ",
+  GRAPNEL_ASSERT(!g.calls.empty() && g.calls[0] == call && g.reductions.empty(), "a group of ",
                  g.calls.size(), " calls with ", name, " inside");
   GRAPNEL_ASSERT(!g.inputs.empty() && g.inputs[0].value == out && !g.outputs.empty(), name,
                  ": nothing of the group is made of its result");
@@ -132,6 +133,14 @@ void verify(const Trace& trace, const std::vector<bool>& skipped, const Plan& pl
     if (!skipped[i] && trace.calls[i].op->family != Family::view) order.check(i);
   for (const Group& g : plan.groups)
     if (g.product) verify_product(trace, g);
+  for (size_t i = 0; i < plan.items.size(); ++i) {
+    if (!plan.items[i].prologue) continue;
+    GRAPNEL_ASSERT(plan.items[i].group >= 0 && i + 1 < plan.items.size() && product_at(plan, i + 1) != kNone,
+                   "item ", i, " prepares a product that is not there");
+    const Group& g = plan.groups[static_cast<size_t>(plan.items[i].group)];
+    GRAPNEL_ASSERT(!g.product && g.reductions.empty() && g.outputs.size() == 1, "item ", i,
+                   " does more than prepare a product");
+  }
   for (const Sweep& s : plan.sweeps) {
     GRAPNEL_ASSERT(s.parts.size() > 1 && s.first + s.parts.size() <= plan.items.size(), "a sweep of ",
                    s.parts.size(), " parts at item ", s.first);

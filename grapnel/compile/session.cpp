@@ -158,7 +158,8 @@ void Session::run(Trace& trace) {
       Reason why = explain_miss(trace);
       log::compile([&] {
         return str("graph of ", trace.calls.size(), " calls compiled in ", ms, " ms, ", executable->kernels,
-                   " kernels, ", executable->epilogues, " of them on tiles of products: ", why.str());
+                   " kernels, ", executable->epilogues, " of them behind products and ",
+                   executable->prologues, " before: ", why.str());
       });
       if (trace.walked) log::write("grapnel backward: " + text_of(trace));
       keep(stats_.miss_reasons, std::move(why));

@@ -46,11 +46,12 @@ void compute(Kernel kernel, const Tensor& a, const Tensor& b, const Tensor& buff
 }
 
 using TiledKernel = void (*)(const kernels::ConvParams& p, const void* a, const void* b, void* result,
-                             kernels::TileFn done);
+                             kernels::TileFn done, kernels::TileFn fill);
 
 /// The same for kernels that tell of finished tiles, which are rounded one by one.
 void compute_tiles(TiledKernel kernel, const Tensor& a, const Tensor& b, const Tensor& out, const Shape& x,
-                   const Shape& weight, const ConvAttrs& attrs, const kernels::TileFn& done) {
+                   const Shape& weight, const ConvAttrs& attrs, const kernels::TileFn& done,
+                   const kernels::TileFn& fill) {
   if (out.numel() == 0) return;
   const DType wide = wide_type(out);
   const Tensor buffer = result_buffer(out, wide);
@@ -65,9 +66,14 @@ void compute_tiles(TiledKernel kernel, const Tensor& a, const Tensor& b, const T
         store(buffer.impl().data() + at * from_size, out.impl().data() + at * to_size, 1, tile.cols);
     done(tile);
   };
+  if (fill) {
+    kernel(params(x, weight, attrs, wide), nullptr, dense(b, wide).impl().data(), buffer.impl().data(),
+           finished, fill);
+    return;
+  }
   const bool empty = a.numel() == 0 || b.numel() == 0;
   compute([&](const kernels::ConvParams& p, const void* left, const void* right,
-              void* result) { kernel(p, left, right, result, finished); },
+              void* result) { kernel(p, left, right, result, finished, {}); },
           a, b, buffer, x, weight, attrs);
   if (empty) finished({0, 1, out.numel(), out.numel()});
   if (!dense_out) store_result(out, buffer);
@@ -130,13 +136,23 @@ ConvAttrs sample_attrs() {
 
 }  // namespace
 
-void run_conv2d(Inputs in, const void* attrs, const Tensor& out, kernels::TileFn done) {
+void run_conv2d(Inputs in, const void* attrs, const Tensor& out, kernels::TileFn done, kernels::TileFn fill) {
   compute_tiles(kernels::conv2d, *in[0], *in[1], out, in[0]->shape(), in[1]->shape(),
-                *static_cast<const ConvAttrs*>(attrs), done);
+                *static_cast<const ConvAttrs*>(attrs), done, fill);
 }
-void run_conv2d_backward_input(Inputs in, const void* attrs, const Tensor& out, kernels::TileFn done) {
+void run_conv2d_backward_input(Inputs in, const void* attrs, const Tensor& out, kernels::TileFn done,
+                               kernels::TileFn fill) {
   compute_tiles(kernels::conv2d_backward_data, *in[0], *in[1], out, out.shape(), in[1]->shape(),
-                *static_cast<const ConvAttrs*>(attrs), done);
+                *static_cast<const ConvAttrs*>(attrs), done, fill);
+}
+
+bool conv2d_in_pieces(Inputs in, const void* attrs, const Tensor& out) {
+  return kernels::comes_in_images(
+      params(in[0]->shape(), in[1]->shape(), *static_cast<const ConvAttrs*>(attrs), wide_type(out)), true);
+}
+bool conv2d_backward_input_in_pieces(Inputs in, const void* attrs, const Tensor& out) {
+  return kernels::comes_in_images(
+      params(out.shape(), in[1]->shape(), *static_cast<const ConvAttrs*>(attrs), wide_type(out)), false);
 }
 
 // --- forward ----------------------------------------------------------------------------------------------------------
@@ -155,7 +171,7 @@ void Conv2d::infer(Inputs in, const Attrs& attrs, Specs& out) {
 
 void Conv2d::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   const Tensor& bias = *in[2];
-  run_conv2d(in, &attrs, out[0], {});
+  run_conv2d(in, &attrs, out[0]);
   if (!bias.defined()) return;
   const Tensor column =
       make_alias(bias, {{bias.size(0), 1, 1}, {bias.stride(0), 0, 0}, bias.storage_offset()});
@@ -183,7 +199,7 @@ void Conv2dBackwardInput::infer(Inputs in, const Attrs& attrs, Specs& out) {
   out.push_back({{g.size(0), weight.size(1) * attrs.groups, attrs.size[0], attrs.size[1]}, g.dtype()});
 }
 void Conv2dBackwardInput::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
-  run_conv2d_backward_input(in, &attrs, out[0], {});
+  run_conv2d_backward_input(in, &attrs, out[0]);
 }
 Grads Conv2dBackwardInput::grad(const Saved& s, const Tensor& g) {
   const Attrs& attrs = s.attrs<Attrs>();

@@ -62,8 +62,9 @@ int64_t batch_stride(const Tensor& t, int own_rank, int i, int rank) {
 }
 
 /// c = a @ b; a and b of one compute type, c dense. Where c has another type its memory stays as it is, and `done` is given the tiles.
-void multiply(const Tensor& a, const Tensor& b, const Tensor& c, Compute compute,
-              const kernels::TileFn& done) {
+/// With `fill` a has no memory. `rows_are_used_once`: answers that, and computes nothing.
+void multiply(const Tensor& a, const Tensor& b, const Tensor& c, Compute compute, const kernels::TileFn& done,
+              const kernels::TileFn& fill, bool* rows_are_used_once = nullptr) {
   const Matrices left = Matrices::left(a), right = Matrices::right(b);
   const auto size = static_cast<int64_t>(element_size(a.dtype()));
   kernels::GemmArgs args;
@@ -97,6 +98,8 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& c, Compute compute
       --batches.rank;
     }
   }
+  bool repeats = false;  // the same matrix again and again
+  for (int i = 0; i < batches.rank; ++i) repeats |= batches.strides[0][i] == 0;
   int64_t outer = 1;
   if (batches.rank > 0) {
     const int last = --batches.rank;
@@ -106,17 +109,26 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& c, Compute compute
     args.c_batch = batches.strides[2][last];
     for (int i = 0; i < last; ++i) outer *= batches.sizes[i];
   }
+  if (rows_are_used_once) {
+    *rows_are_used_once = !repeats && kernels::a_comes_in_rows(args);
+    return;
+  }
   for (int64_t o = 0; o < outer; ++o) {
     int64_t at[3] = {};
     for (int64_t i = batches.rank - 1, rest = o; i >= 0; rest /= batches.sizes[i], --i)
       for (int k = 0; k < 3; ++k) at[k] += rest % batches.sizes[i] * batches.strides[k][i];
-    args.a = a.impl().data() + at[0] * size;
+    args.a = fill ? nullptr : a.impl().data() + at[0] * size;
     args.b = b.impl().data() + at[1] * size;
     args.c = c.dtype() == a.dtype() ? c.impl().data() + at[2] * size : nullptr;
-    kernels::gemm(args, [&](kernels::Tile tile) {
+    auto tell = [&](kernels::Tile tile) {
       tile.begin += at[2];
       done(tile);
-    });
+    };
+    auto compute_rows = [&](kernels::Tile tile) {
+      tile.begin += at[0];
+      fill(tile);
+    };
+    kernels::gemm(args, tell, fill ? kernels::TileFn(compute_rows) : kernels::TileFn());
   }
 }
 
@@ -169,29 +181,42 @@ Tensor gradient_of_b(const Tensor& g, const Tensor& a, int b_rank, bool b_by_col
   return b_rank == 1 ? gb.squeeze(-1) : gb;
 }
 
+/// What a looks like as `dtype`.
+Tensor without_memory(const Tensor& a, DType dtype) {
+  return Tensor(TensorImpl::create(Storage::create_lazy(0), dtype, a.shape(), a.impl().strides));
+}
+
 }  // namespace
 
-void run_matmul(const Tensor& a, const Tensor& b, const Tensor& out, kernels::TileFn done) {
+void run_matmul(const Tensor& a, const Tensor& b, const Tensor& out, kernels::TileFn done,
+                kernels::TileFn fill) {
   if (out.numel() == 0) return;
   const Compute compute = compute_type(out.dtype());
   const DType wide = dtype_of(compute);
-  const Tensor left = converted(a, wide), right = converted(b, wide);
+  const Tensor left = fill ? without_memory(a, wide) : converted(a, wide), right = converted(b, wide);
   if (!out.is_contiguous()) {
     const Tensor dense_out(TensorImpl::empty(out.shape(), wide));
-    multiply(left, right, dense_out, compute, {});
+    multiply(left, right, dense_out, compute, {}, {});
     return copy_elements(out, dense_out);
   }
-  if (out.dtype() == wide) return multiply(left, right, out, compute, done);
+  if (out.dtype() == wide) return multiply(left, right, out, compute, done, fill);
   // Narrow results are rounded tile by tile, so that the wide ones are never in memory as a whole.
   const auto store = kernels::table().store[static_cast<int>(out.dtype())][static_cast<int>(compute)];
   const auto from_size = static_cast<int64_t>(element_size(wide)),
              to_size = static_cast<int64_t>(element_size(out.dtype()));
-  multiply(left, right, out, compute, [&](const kernels::Tile& tile) {
+  const auto round = [&](const kernels::Tile& tile) {
     for (int64_t i = 0; i < tile.rows; ++i)
       store(static_cast<const char*>(tile.local) + i * tile.cols * from_size,
             out.impl().data() + (tile.begin + i * tile.pitch) * to_size, 1, tile.cols);
     done(tile);
-  });
+  };
+  multiply(left, right, out, compute, round, fill);
+}
+
+bool matmul_in_pieces(const Tensor& a, const Tensor& b, const Tensor& out) {
+  bool once = false;
+  multiply(a, b, out, compute_type(out.dtype()), {}, {}, &once);
+  return once;
 }
 
 // --- matmul ---------------------------------------------------------------------------------------------------------------
@@ -211,7 +236,7 @@ void MatMul::infer(Inputs in, const Attrs&, Specs& out) {
   out.push_back({sizes, a.dtype()});
 }
 
-void MatMul::run(Inputs in, const Attrs&, std::span<Tensor> out) { run_matmul(*in[0], *in[1], out[0], {}); }
+void MatMul::run(Inputs in, const Attrs&, std::span<Tensor> out) { run_matmul(*in[0], *in[1], out[0]); }
 
 Grads MatMul::grad(const Saved& s, const Tensor& g) {
   const Attrs& attrs = s.attrs<Attrs>();
@@ -269,7 +294,7 @@ Tensor number_like(const Tensor& t, double value) {
 
 void Addmm::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   Tensor x = *in[0];
-  run_matmul(*in[1], *in[2], out[0], {});
+  run_matmul(*in[1], *in[2], out[0]);
   if (attrs.beta == 0) {
     if (attrs.alpha != 1) compute<Mul>(out[0], out[0], number_like(out[0], attrs.alpha));
     return;

@@ -106,7 +106,7 @@ TEST_CASE("no pass changes a bit, alone or with the others") {
     o.algebra = mask & 8;
     o.fusion = mask & 16;
     o.sweeps = mask & 32;
-    o.epilogues = mask & 64;
+    o.epilogues = o.prologues = mask & 64;
     reset_compile_cache();
     auto f = compile(run);
     CHECK(f().equal(want));

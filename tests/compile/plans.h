@@ -13,7 +13,7 @@ struct Planned {
   compile_detail::Simplified simplified;
   compile_detail::Plan plan;
 
-  /// The ops that run, in order; those of one kernel in brackets, those of one sweep in braces.
+  /// The ops that run, in order; those of one kernel in brackets, those of one sweep in braces, ">" behind a prologue.
   std::string str() const {
     std::string text;
     size_t left = 0;
@@ -33,7 +33,7 @@ struct Planned {
           first = false;
           text += trace.calls[call].op->name;
         }
-        text += ']';
+        text += item.prologue ? "]>" : "]";
       }
       if (left > 0 && --left == 0) text += '}';
     }
@@ -52,8 +52,9 @@ Planned planned(Fn&& fn) {
       verify(trace, result.simplified);
       result.trace = trace;
       redirect(result.trace, result.simplified);
-      result.plan = compile_detail::make_plan(result.trace, result.simplified.skipped,
-                                              {options.fusion, options.sweeps, options.epilogues});
+      result.plan =
+          compile_detail::make_plan(result.trace, result.simplified.skipped,
+                                    {options.fusion, options.sweeps, options.epilogues, options.prologues});
       verify(result.trace, result.simplified.skipped, result.plan);
       for (capture::Slot& s : result.trace.slots) s.held.reset();
     }

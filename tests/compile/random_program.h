@@ -151,12 +151,15 @@ class RandomProgram {
   static void product(std::vector<Tensor>& pool, const Tensor& a, Rng& rng) {
     if (a.dtype() == kBool || a.dtype() == kUInt8 || a.dim() == 0 || a.dim() > 3 || a.numel() > 5000) return;
     if (a.dim() > 1 && a.size(-2) > 100) return;
-    const Tensor left = rng() % 2 ? a : unary(a, rng);
     const auto width = static_cast<int64_t>(1 + rng() % 40);
     const Tensor weight = (rand({width, a.size(-1)}) * 4.0 - 2.0).to(a.dtype()),
                  bias = rand({width}).to(a.dtype());
+    const Tensor batch = a.dim() == 3 ? rand({a.size(0), a.size(2), width}).to(a.dtype()) : weight.t();
+    // The last thing before the product.
+    const Tensor left = rng() % 2 ? a : unary(a, rng);
     Tensor y;
-    switch (rng() % 5) {
+    switch (rng() % 6) {
+      case 5: y = matmul(left, batch); break;
       case 0: y = matmul(left, weight.t()); break;
       case 1: y = linear(left, weight, bias); break;
       case 2: y = a.dim() > 1 ? matmul(left, left.transpose(-1, -2)) : matmul(weight, left); break;

@@ -30,13 +30,18 @@ struct ConvParams {
 // dilations are at least 1. Outputs overlap no input. f32 is oneDNN's; f64 is a matrix product over unfolded
 // patches.
 //
-// `done` hears of every part of the output when it is finished.
+// `done` hears of every part of the output when it is finished. With `fill` the first operand is not in memory: fill(tile) computes
+// images of it in tile.local; only where comes_in_images says so.
 
-void conv2d(const ConvParams& p, const void* src, const void* weights, void* dst, TileFn done = {});
+void conv2d(const ConvParams& p, const void* src, const void* weights, void* dst, TileFn done = {},
+            TileFn fill = {});
 
 /// The gradient with respect to src.
 void conv2d_backward_data(const ConvParams& p, const void* grad_dst, const void* weights, void* grad_src,
-                          TileFn done = {});
+                          TileFn done = {}, TileFn fill = {});
+
+/// Whether images of the first operand can be computed once each, forward or for the gradient of src.
+bool comes_in_images(const ConvParams& p, bool forward);
 
 /// The gradient with respect to the weights.
 void conv2d_backward_weights(const ConvParams& p, const void* src, const void* grad_dst, void* grad_weights);

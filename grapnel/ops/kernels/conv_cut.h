@@ -81,6 +81,12 @@ struct Cut {
     const int64_t pixels = p.out_h() * p.out_w();
     return {dst_at(image_run, run), size.n, size.o * pixels, p.o * pixels};
   }
+  /// The images that a run reads: of src, or of dst for the gradient of src.
+  Tile input(int64_t image_run) const {
+    const int64_t n = std::min(images, p.n - image_run * images);
+    const int64_t size = pass == Pass::backward_data ? p.o * p.out_h() * p.out_w() : p.c * p.h * p.w;
+    return {image_run * images * size, n, size, size};
+  }
   int64_t weights_at(int64_t run) const {
     const int64_t in = p.groups > 1 ? 0 : first_c(run);
     return (first_o(run) * (p.c / p.groups) + in) * p.kh * p.kw;

@@ -88,16 +88,24 @@ double* columns_scratch(int64_t length) {
   return scratch.doubles(length);
 }
 
+/// Values [begin, begin + length) of an operand that is not in memory.
+const double* filled(const TileFn& fill, int64_t begin, int64_t length) {
+  thread_local Scratch scratch;
+  double* const values = scratch.doubles(length + kTileMargin);
+  fill({begin, 1, length, length, values});
+  return values;
+}
+
 GemmArgs product(int64_t m, int64_t n, int64_t k) { return {.type = GemmType::f64, .m = m, .n = n, .k = k}; }
 
 }  // namespace
 
 void conv2d_f64(const ConvParams& p, const double* src, const double* weights, double* dst,
-                const TileFn& done) {
+                const TileFn& done, const TileFn& fill) {
   const Unfolded u(p);
   base::parallel_for(u.parts(), 1, [&](int64_t part, int64_t) {
     double* const columns = columns_scratch(u.taps * u.pixels);
-    u.unfold(src + u.src_at(part), columns);
+    u.unfold(fill ? filled(fill, u.src_at(part), u.in_channels * p.h * p.w) : src + u.src_at(part), columns);
     GemmArgs g = product(u.out_channels, u.pixels, u.taps);
     g.a = weights + u.weights_at(part), g.a_row = u.taps, g.a_col = 1;
     g.b = columns, g.b_row = u.pixels, g.b_col = 1;
@@ -109,13 +117,14 @@ void conv2d_f64(const ConvParams& p, const double* src, const double* weights, d
 }
 
 void conv2d_backward_data_f64(const ConvParams& p, const double* grad_dst, const double* weights,
-                              double* grad_src, const TileFn& done) {
+                              double* grad_src, const TileFn& done, const TileFn& fill) {
   const Unfolded u(p);
   base::parallel_for(u.parts(), 1, [&](int64_t part, int64_t) {
     double* const columns = columns_scratch(u.taps * u.pixels);
     GemmArgs g = product(u.taps, u.pixels, u.out_channels);
     g.a = weights + u.weights_at(part), g.a_row = 1, g.a_col = u.taps;
-    g.b = grad_dst + u.dst_at(part), g.b_row = u.pixels, g.b_col = 1;
+    g.b = fill ? filled(fill, u.dst_at(part), u.out_channels * u.pixels) : grad_dst + u.dst_at(part);
+    g.b_row = u.pixels, g.b_col = 1;
     g.c = columns, g.c_row = u.pixels;
     gemm(g);
     u.fold(columns, grad_src + u.src_at(part));

@@ -9,16 +9,17 @@
 
 namespace grapnel::kernels {
 
-void conv2d_f32(const ConvParams& p, const float* src, const float* weights, float* dst, const TileFn& done);
+void conv2d_f32(const ConvParams& p, const float* src, const float* weights, float* dst, const TileFn& done,
+                const TileFn& fill);
 void conv2d_backward_data_f32(const ConvParams& p, const float* grad_dst, const float* weights,
-                              float* grad_src, const TileFn& done);
+                              float* grad_src, const TileFn& done, const TileFn& fill);
 void conv2d_backward_weights_f32(const ConvParams& p, const float* src, const float* grad_dst,
                                  float* grad_weights);
 
 void conv2d_f64(const ConvParams& p, const double* src, const double* weights, double* dst,
-                const TileFn& done);
+                const TileFn& done, const TileFn& fill);
 void conv2d_backward_data_f64(const ConvParams& p, const double* grad_dst, const double* weights,
-                              double* grad_src, const TileFn& done);
+                              double* grad_src, const TileFn& done, const TileFn& fill);
 void conv2d_backward_weights_f64(const ConvParams& p, const double* src, const double* grad_dst,
                                  double* grad_weights);
 

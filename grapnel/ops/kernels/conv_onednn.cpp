@@ -226,9 +226,18 @@ const float* wanted_weights(const Side& side, const float* plain, Scratch& scrat
   return wanted;
 }
 
+/// Images of an operand that is not in memory.
+const float* filled(const TileFn& fill, Tile images) {
+  thread_local Scratch scratch;
+  float* const values = scratch.floats(images.rows * images.cols + kTileMargin);
+  images.local = values;
+  fill(images);
+  return values;
+}
+
 /// Forward and the gradient of the input: the weights are read by all image runs, so they are converted once.
 void run_with_weights(const Cut& cut, const float* src_data, const float* weights_data, const float* dst_data,
-                      const TileFn& done) {
+                      const TileFn& done, const TileFn& fill) {
   struct Prepared {
     Scratch scratch;
     memory::desc layout;
@@ -250,8 +259,13 @@ void run_with_weights(const Cut& cut, const float* src_data, const float* weight
       thread_local Scratch scratch;
       data = wanted_weights((*plan)[weights], weights_data + cut.weights_at(run), scratch);
     }
-    run_tile(cut.pass, *plan, src_data + cut.src_at(image_run, run), data,
-             dst_data + cut.dst_at(image_run, run));
+    const bool fills_src = fill && cut.pass == Pass::forward,
+               fills_dst = fill && cut.pass == Pass::backward_data;
+    const float* const src_tile =
+        fills_src ? filled(fill, cut.input(image_run)) : src_data + cut.src_at(image_run, run);
+    const float* const dst_tile =
+        fills_dst ? filled(fill, cut.input(image_run)) : dst_data + cut.dst_at(image_run, run);
+    run_tile(cut.pass, *plan, src_tile, data, dst_tile);
     done(cut.output(image_run, run));
   });
 }
@@ -259,13 +273,13 @@ void run_with_weights(const Cut& cut, const float* src_data, const float* weight
 }  // namespace
 
 void conv2d_f32(const ConvParams& p, const float* src_data, const float* weights_data, float* dst_data,
-                const TileFn& done) {
-  run_with_weights(Cut(Pass::forward, p), src_data, weights_data, dst_data, done);
+                const TileFn& done, const TileFn& fill) {
+  run_with_weights(Cut(Pass::forward, p), src_data, weights_data, dst_data, done, fill);
 }
 
 void conv2d_backward_data_f32(const ConvParams& p, const float* grad_dst, const float* weights_data,
-                              float* grad_src, const TileFn& done) {
-  run_with_weights(Cut(Pass::backward_data, p), grad_src, weights_data, grad_dst, done);
+                              float* grad_src, const TileFn& done, const TileFn& fill) {
+  run_with_weights(Cut(Pass::backward_data, p), grad_src, weights_data, grad_dst, done, fill);
 }
 
 void conv2d_backward_weights_f32(const ConvParams& p, const float* src_data, const float* grad_dst,

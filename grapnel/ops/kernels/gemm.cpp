@@ -165,7 +165,7 @@ void make_dense(int64_t rows, int64_t cols, int64_t batch, Operand<T>& x) {
 }
 
 template <class T>
-void run(const GemmArgs& g, const TileFn& done) {
+void run(const GemmArgs& g, const TileFn& done, const TileFn& fill) {
   Operand<T> a{static_cast<const T*>(g.a), g.a_row, g.a_col, g.a_batch};
   Operand<T> b{static_cast<const T*>(g.b), g.b_row, g.b_col, g.b_batch};
   if constexpr (std::is_same_v<T, float>) {
@@ -178,8 +178,11 @@ void run(const GemmArgs& g, const TileFn& done) {
   }
 
   const Tiles t = cut(g.m, g.n, g.k);
-  const int64_t across = divide_up(g.n, t.n), per_item = divide_up(g.m, t.m) * across;
-  const auto tile = [&](int64_t index) {
+  const int64_t across = divide_up(g.n, t.n), down = divide_up(g.m, t.m), per_item = down * across;
+  const auto a_rows = [&](int64_t panel) {
+    return a.data + panel / down * a.batch + panel % down * t.m * a.row;
+  };
+  const auto tile = [&](int64_t index, const T* rows_of_a) {
     const int64_t item = index / per_item, i = index % per_item / across * t.m, j = index % across * t.n;
     Tile place{item * g.c_batch + i * g.c_row + j, std::min(t.m, g.m - i), std::min(t.n, g.n - j), g.c_row};
     T* c;
@@ -193,29 +196,46 @@ void run(const GemmArgs& g, const TileFn& done) {
       c_row = place.cols;
       place.local = c;
     }
-    gemm_tile(GemmBlock<T>{place.rows, place.cols, g.k, a.data + item * a.batch + i * a.row, a.row, a.col,
+    gemm_tile(GemmBlock<T>{place.rows, place.cols, g.k, rows_of_a, a.row, a.col,
                            b.data + item * b.batch + j * b.col, b.row, b.col, c, c_row});
     done(place);
   };
+  if (fill) {
+    base::parallel_for(g.batch * down, 1, [&](int64_t panel, int64_t) {
+      thread_local Scratch scratch;
+      const int64_t i = panel % down * t.m, rows = std::min(t.m, g.m - i);
+      T* const memory =
+          static_cast<T*>(scratch.get(static_cast<size_t>(rows * g.k + kTileMargin) * sizeof(T)));
+      fill({panel / down * g.a_batch + i * g.k, rows, g.k, g.k, memory});
+      for (int64_t j = 0; j < across; ++j) tile(panel * across + j, memory);
+    });
+    return;
+  }
   const int64_t tiles = g.batch * per_item;
-  if (tiles == 1) return tile(0);
+  if (tiles == 1) return tile(0, a_rows(0));
   // Small products of a batch are claimed several at a time.
   constexpr int64_t work_per_claim = int64_t{1} << 18;
   const int64_t grain = std::max<int64_t>(1, work_per_claim / std::max<int64_t>(1, t.m * t.n * g.k));
   base::parallel_for(tiles, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t index = begin; index < end; ++index) tile(index);
+    for (int64_t index = begin; index < end; ++index) tile(index, a_rows(index / across));
   });
 }
 
 }  // namespace
 
-void gemm(const GemmArgs& args, TileFn done) {
+void gemm(const GemmArgs& args, TileFn done, TileFn fill) {
   if (args.m == 0 || args.n == 0 || args.batch == 0) return;
   switch (args.type) {
-    case GemmType::f32: return run<float>(args, done);
-    case GemmType::f64: return run<double>(args, done);
-    case GemmType::i64: return run<int64_t>(args, done);
+    case GemmType::f32: return run<float>(args, done, fill);
+    case GemmType::f64: return run<double>(args, done, fill);
+    case GemmType::i64: return run<int64_t>(args, done, fill);
   }
+}
+
+bool a_comes_in_rows(const GemmArgs& args) {
+  const Tiles t = cut(args.m, args.n, args.k);
+  const int64_t panels = args.batch * divide_up(args.m, t.m);
+  return panels > 1 && (t.n >= args.n || panels >= 2 * get_num_threads());
 }
 
 }  // namespace grapnel::kernels

@@ -30,6 +30,12 @@ struct GemmArgs {
 
 /// May use the pool; inside a piece of a parallel_for it stays on the thread. f32 is oneDNN's, except for
 /// small products; f64 is ours. `done` hears of every tile of c when it is finished.
-void gemm(const GemmArgs& args, TileFn done = {});
+///
+/// With `fill`, a is not in memory: it is a batch of dense matrices, and fill(tile) computes some rows of it in
+/// tile.local before they are used. A row is computed once if `a_comes_in_rows` says so for these sizes.
+void gemm(const GemmArgs& args, TileFn done = {}, TileFn fill = {});
+
+/// Whether rows of a can be computed once each, on as many threads as the product has use for.
+bool a_comes_in_rows(const GemmArgs& args);
 
 }  // namespace grapnel::kernels

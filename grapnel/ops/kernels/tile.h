@@ -9,14 +9,18 @@ namespace grapnel::kernels {
 /// Elements begin + i * pitch + j of the whole result, counted row by row, for i < rows and j < cols.
 struct Tile {
   int64_t begin, rows, cols, pitch;
-  const void* local = nullptr;  ///< its values, row behind row, where the result has no memory of its own
+  void* local = nullptr;  ///< its values, row behind row, where the whole has no memory of its own
 };
+
+/// Values behind those of a tile of operands that may be overwritten.
+inline constexpr int64_t kTileMargin = 64;
 
 /// Something to do with each tile, or nothing: a borrowed callable, which must outlive the call it is given to. It runs on the thread that
 /// computed the tile, while others compute theirs, and may use the pool.
 class TileFn {
  public:
   TileFn() = default;
+  explicit operator bool() const { return call_ != nullptr; }
   template <class F>
     requires(!std::is_same_v<std::remove_cvref_t<F>, TileFn>)
   TileFn(F&& f)
