@@ -33,7 +33,7 @@ TEST_CASE("what somebody else reads, or a product reads in another way, is compu
         }) == "gelu [matmul add]");
   // Rows of x are still to be read when the first ones of the result are there.
   CHECK(plan([&] {
-          Tensor t = x + 1.0;
+          Tensor t = x.cumsum(0);
           const Tensor h = gelu(t);
           t.copy_(matmul(h, w) * 2.0);
           return t;
@@ -68,6 +68,18 @@ TEST_CASE("prologues have eager's bits at all sizes, in every type") {
   // What they read may lie in any way, and be broadcast.
   CHECK(same_everywhere([](const Tensors& in) { return Tensors{matmul(in[0] * in[1], in[2])}; },
                         {randn({60, 1200}).t(), randn({60}), randn({60, 20})}));
+}
+
+TEST_CASE("a product that replaces what was prepared from it has eager's bits") {
+  manual_seed(24);
+  CHECK(same_everywhere(
+      [](const Tensors& in) {
+        Tensor t = in[0].cumsum(0);
+        const Tensor h = gelu(t);
+        t.copy_(matmul(h, in[1]) * 2.0);
+        return Tensors{t};
+      },
+      {randn({1500, 40}), randn({40, 40})}));
 }
 
 TEST_CASE("batches come matrix by matrix, unless one matrix serves many") {
