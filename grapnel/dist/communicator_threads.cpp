@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/base/rank.h"
 #include "grapnel/dist/run_threads.h"
 #include "grapnel/ops/functions.h"
 
@@ -342,6 +343,7 @@ void run_threads(int count, const std::function<void(ProcessGroup)>& fn, const T
     threads.emplace_back([&, group = std::move(group)]() mutable {
       Executor::Scope scope(group.communicator().executor());
       own_group = &group;
+      base::set_thread_rank({group.rank(), group.size()});
       try {
         fn(group);
       } catch (...) {

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "grapnel/base/rank.h"
 #include "grapnel/dist/communicator_mpi.h"
 #include "grapnel/dist/run_threads.h"
 
@@ -29,6 +30,7 @@ ProcessGroup init(const InitOptions& options) {
     if (!world) {
       const char* largest = std::getenv("GRAPNEL_MPI_LARGEST_COUNT");
       world = ProcessGroup(connect_mpi({.check_calls = options.check_calls || is_set("GRAPNEL_DIST_CHECK"), .largest_count = largest ? std::atoll(largest) : 0}), options.timeout);
+      base::set_process_rank({world.rank(), world.size()});
     }
     return world;
   }
