@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "grapnel/hooks/layout.h"
 #include "grapnel/io/safetensors.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
@@ -18,6 +19,7 @@ namespace {
 
 struct Narrowed {
   DType dtype;
+  Shape order;  // in which the dimensions lie in memory; what comes back lies the same way
   std::any kept;
 };
 struct Deflated {
@@ -47,13 +49,14 @@ SavedHook compress(DType dtype, SavedHook next, const SavedHookOptions& options)
   return {[=](const Tensor& t) -> std::any {
             const bool narrower = t.is_floating_point() && element_size(dtype) < t.element_size() &&
                                   t.nbytes() >= options.min_bytes;
-            const Tensor kept = narrower ? t.detach().to(dtype) : t.detach();
-            return Narrowed{t.dtype(), next.pack ? next.pack(kept) : std::any(kept)};
+            const Shape order = memory_order(t);
+            const Tensor lying = t.detach().permute(order), kept = narrower ? lying.to(dtype) : lying;
+            return Narrowed{t.dtype(), order, next.pack ? next.pack(kept) : std::any(kept)};
           },
           [=](const std::any& packed) -> Tensor {
             const auto& n = std::any_cast<const Narrowed&>(packed);
             const Tensor kept = next.unpack ? next.unpack(n.kept) : std::any_cast<const Tensor&>(n.kept);
-            return kept.dtype() == n.dtype ? kept : kept.to(n.dtype);
+            return (kept.dtype() == n.dtype ? kept : kept.to(n.dtype)).permute(inverse(n.order));
           }};
 }
 
