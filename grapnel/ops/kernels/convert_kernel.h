@@ -38,7 +38,14 @@ void load_kernel(const void* from, int64_t stride, void* to, int64_t n) {
   const Stored* x = static_cast<const Stored*>(from);
   T* y = static_cast<T*>(to);
   if (stride == 1) {
-    for (int64_t i = 0; i < n; ++i) y[i] = convert<T>(x[i]);
+    if constexpr (std::is_same_v<Stored, bool>) {
+      // As the 0 or 1 it is stored as: GCC vectorises no loop that reads bools.
+      const auto* bytes = static_cast<const uint8_t*>(from);
+      GRAPNEL_INDEPENDENT_ITERATIONS
+      for (int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(static_cast<int32_t>(bytes[i]));
+    } else {
+      for (int64_t i = 0; i < n; ++i) y[i] = convert<T>(x[i]);
+    }
   } else if (stride == 0) {
     const T value = convert<T>(x[0]);
     for (int64_t i = 0; i < n; ++i) y[i] = value;
