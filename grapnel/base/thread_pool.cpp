@@ -18,6 +18,7 @@
 #endif
 
 #include "grapnel/base/error.h"
+#include "grapnel/base/on_this_thread.h"
 
 namespace grapnel {
 namespace base {
@@ -198,6 +199,9 @@ void run_inline(int64_t count, int64_t grain, const RangeFn& fn) {
 }
 
 }  // namespace
+
+OnThisThread::OnThisThread() : before_(inside_piece) { inside_piece = true; }
+OnThisThread::~OnThisThread() { inside_piece = before_; }
 
 void parallel_for(int64_t count, int64_t grain, RangeFn fn) {
   if (count <= 0) return;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/base/on_this_thread.h"
 
 namespace grapnel::data {
 
@@ -73,6 +74,8 @@ class Epoch::Work {
   }
 
   void work() {
+    // The pool is the training loop's.
+    const base::OnThisThread scope;
     for (;;) {
       int64_t number;
       {

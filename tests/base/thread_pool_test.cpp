@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "grapnel/base/error.h"
+#include "grapnel/base/on_this_thread.h"
 
 namespace {
 
@@ -97,6 +98,15 @@ TEST_CASE("a nested parallel_for runs on the thread that called it") {
   });
   CHECK(items == 80);
   CHECK(strangers == 0);
+}
+
+TEST_CASE("work in the background stays on its thread and leaves the pool to others") {
+  const Threads scope(3);
+  std::thread([] {
+    const grapnel::base::OnThisThread background;
+    const auto self = std::this_thread::get_id();
+    parallel_for(100, 1, [&](int64_t, int64_t) { CHECK(std::this_thread::get_id() == self); });
+  }).join();
 }
 
 TEST_CASE("an exception reaches the caller and the pool stays usable") {
