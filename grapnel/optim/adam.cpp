@@ -4,41 +4,55 @@
 
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
+#include "grapnel/optim/in_blocks.h"
 
 namespace grapnel::optim {
 
 namespace {
 
-/// The common part: moves the averages by `grad` and the parameter by their quotient.
-void adam_step(const Tensor& param, const Tensor& grad, const auto& o, AdamParamState& state) {
-  const auto [beta1, beta2] = o.betas();
+/// The common part: moves the averages by `grad` and the parameter by their quotient, after before(parameter, gradient), which gives the gradient
+/// to use.
+template <class Before>
+void adam_step(const Tensor& param, const Tensor& grad, const auto& o, AdamParamState& state,
+               const Before& before) {
   if (!state.exp_avg.defined()) {
     state.exp_avg = zeros_like(param);
     state.exp_avg_sq = zeros_like(param);
   }
   if (o.amsgrad() && !state.max_exp_avg_sq.defined()) state.max_exp_avg_sq = zeros_like(param);
-  const double step = static_cast<double>(++state.step);
+  const auto betas = o.betas();
+  const double beta1 = std::get<0>(betas), beta2 = std::get<1>(betas),
+               step = static_cast<double>(++state.step);
   const double correction1 = 1 - std::pow(beta1, step), correction2 = 1 - std::pow(beta2, step);
 
-  state.exp_avg.lerp_(grad, 1 - beta1);
-  state.exp_avg_sq.mul_(beta2).addcmul_(grad, grad, 1 - beta2);
-  if (o.amsgrad()) state.max_exp_avg_sq.copy_(maximum(state.max_exp_avg_sq, state.exp_avg_sq));
-  const Tensor& second = o.amsgrad() ? state.max_exp_avg_sq : state.exp_avg_sq;
-  const Tensor denominator = (second.sqrt() / std::sqrt(correction2)).add_(o.eps());
-  param.addcdiv_(state.exp_avg, denominator, -(o.lr() / correction1));
+  const std::array<Tensor, 5> tensors{param, grad, state.exp_avg, state.exp_avg_sq,
+                                      o.amsgrad() ? state.max_exp_avg_sq : Tensor()};
+  in_blocks(tensors, [&](const std::array<Tensor, 5>& parts) {
+    const auto& [p, g, average, squares, largest] = parts;
+    const Tensor d = before(p, g);
+    average.lerp_(d, 1 - beta1);
+    squares.mul_(beta2).addcmul_(d, d, 1 - beta2);
+    if (largest.defined()) largest.copy_(maximum(largest, squares));
+    const Tensor denominator =
+        ((largest.defined() ? largest : squares).sqrt() / std::sqrt(correction2)).add_(o.eps());
+    p.addcdiv_(average, denominator, -(o.lr() / correction1));
+  });
 }
 
 }  // namespace
 
 void Adam::update(const Tensor& param, const Tensor& grad, const AdamOptions& o, AdamParamState& state) {
-  Tensor d = o.maximize() ? -grad : grad;
-  if (o.weight_decay() != 0) d = d.add(param, o.weight_decay());
-  adam_step(param, d, o, state);
+  adam_step(param, grad, o, state, [&](const Tensor& p, const Tensor& g) {
+    const Tensor d = o.maximize() ? -g : g;
+    return o.weight_decay() != 0 ? d.add(p, o.weight_decay()) : d;
+  });
 }
 
 void AdamW::update(const Tensor& param, const Tensor& grad, const AdamWOptions& o, AdamParamState& state) {
-  if (o.weight_decay() != 0) param.mul_(1 - o.lr() * o.weight_decay());
-  adam_step(param, o.maximize() ? -grad : grad, o, state);
+  adam_step(param, grad, o, state, [&](const Tensor& p, const Tensor& g) {
+    if (o.weight_decay() != 0) p.mul_(1 - o.lr() * o.weight_decay());
+    return o.maximize() ? -g : g;
+  });
 }
 
 }  // namespace grapnel::optim

@@ -1,13 +1,15 @@
 /// Optimisers: formulas, groups, saving, and their hooks (O4, O5, A12).
+#include "grapnel/optim/optim.h"
+
 #include <doctest/doctest.h>
 
 #include <cmath>
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/base/thread_pool.h"
 #include "grapnel/nn/nn.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
-#include "grapnel/optim/optim.h"
 
 using namespace grapnel;
 using optim::Optimizer;
@@ -17,7 +19,9 @@ using optim::OptimizerStateDict;
 namespace {
 
 double number(const Tensor& t) { return t.item<double>(); }
-Tensor leaf(double v, DType dtype = kFloat64) { return tensor({v}, TensorOptions(dtype).requires_grad(true)); }
+Tensor leaf(double v, DType dtype = kFloat64) {
+  return tensor({v}, TensorOptions(dtype).requires_grad(true));
+}
 void give_grad(const Tensor& p, double g) { p.set_grad(full({1}, g, p.dtype())); }
 
 }  // namespace
@@ -35,7 +39,8 @@ TEST_CASE("sgd follows the formulas of its options") {
   CHECK(run(0.1) == doctest::Approx(1 - 0.05 - 0.025));
   CHECK(run(optim::SGDOptions(0.1).maximize(true)) == doctest::Approx(1 + 0.05 + 0.025));
   CHECK(run(optim::SGDOptions(0.1).momentum(0.9)) == doctest::Approx(1 - 0.05 - 0.1 * (0.45 + 0.25)));
-  CHECK(run(optim::SGDOptions(0.1).momentum(0.9).dampening(0.5)) == doctest::Approx(1 - 0.05 - 0.1 * (0.45 + 0.125)));
+  CHECK(run(optim::SGDOptions(0.1).momentum(0.9).dampening(0.5)) ==
+        doctest::Approx(1 - 0.05 - 0.1 * (0.45 + 0.125)));
   // buffers 0.5 and 0.7; steps 0.5 + 0.45 and 0.25 + 0.63
   CHECK(run(optim::SGDOptions(0.1).momentum(0.9).nesterov(true)) == doctest::Approx(1 - 0.095 - 0.088));
   CHECK(run(optim::SGDOptions(0.1).weight_decay(0.2)) == doctest::Approx(0.93 - 0.1 * (0.25 + 0.2 * 0.93)));
@@ -49,8 +54,12 @@ TEST_CASE("adam and adamw follow their formulas") {
       CAPTURE(amsgrad);
       Tensor p = leaf(1);
       std::unique_ptr<Optimizer> opt;
-      if (decoupled) opt = std::make_unique<optim::AdamW>(std::vector{p}, optim::AdamWOptions(lr).weight_decay(wd).amsgrad(amsgrad));
-      else opt = std::make_unique<optim::Adam>(std::vector{p}, optim::AdamOptions(lr).weight_decay(wd).amsgrad(amsgrad));
+      if (decoupled)
+        opt = std::make_unique<optim::AdamW>(std::vector{p},
+                                             optim::AdamWOptions(lr).weight_decay(wd).amsgrad(amsgrad));
+      else
+        opt = std::make_unique<optim::Adam>(std::vector{p},
+                                            optim::AdamOptions(lr).weight_decay(wd).amsgrad(amsgrad));
       double x = 1, m = 0, v = 0, vmax = 0;
       int t = 0;
       for (double given : {0.5, -0.1, 0.02}) {
@@ -62,7 +71,8 @@ TEST_CASE("adam and adamw follow their formulas") {
         m = b1 * m + (1 - b1) * g;
         v = b2 * v + (1 - b2) * g * g;
         vmax = std::max(vmax, v);
-        x -= lr / (1 - std::pow(b1, t)) * m / (std::sqrt(amsgrad ? vmax : v) / std::sqrt(1 - std::pow(b2, t)) + eps);
+        x -= lr / (1 - std::pow(b1, t)) * m /
+             (std::sqrt(amsgrad ? vmax : v) / std::sqrt(1 - std::pow(b2, t)) + eps);
         CHECK(number(p) == doctest::Approx(x).epsilon(1e-12));
       }
     }
@@ -79,9 +89,12 @@ TEST_CASE("in f32 three steps are right to rounding") {
     }
     return p.item<float>();
   };
-  CHECK(run([](Tensor p) { return std::make_unique<optim::SGD>(std::vector{p}, optim::SGDOptions(0.1).momentum(0.9)); }) ==
-        doctest::Approx(0.8815).epsilon(2e-7));
-  CHECK(run([](Tensor p) { return std::make_unique<optim::AdamW>(std::vector{p}, optim::AdamWOptions(0.1)); }) == doctest::Approx(0.804173183813916).epsilon(2e-7));
+  CHECK(run([](Tensor p) {
+          return std::make_unique<optim::SGD>(std::vector{p}, optim::SGDOptions(0.1).momentum(0.9));
+        }) == doctest::Approx(0.8815).epsilon(2e-7));
+  CHECK(run([](Tensor p) {
+          return std::make_unique<optim::AdamW>(std::vector{p}, optim::AdamWOptions(0.1));
+        }) == doctest::Approx(0.804173183813916).epsilon(2e-7));
 }
 
 TEST_CASE("parameters without a gradient are left alone; zero_grad frees or zeroes") {
@@ -99,7 +112,9 @@ TEST_CASE("parameters without a gradient are left alone; zero_grad frees or zero
 
 TEST_CASE("groups have options of their own; learning rates can be changed on the way") {
   Tensor a = leaf(0), b = leaf(0);
-  optim::SGD opt(std::vector{OptimizerParamGroup({a}), OptimizerParamGroup({b}, std::make_unique<optim::SGDOptions>(1.0))}, 0.1);
+  optim::SGD opt(std::vector{OptimizerParamGroup({a}),
+                             OptimizerParamGroup({b}, std::make_unique<optim::SGDOptions>(1.0))},
+                 0.1);
   give_grad(a, 1);
   give_grad(b, 1);
   opt.step();
@@ -120,7 +135,8 @@ TEST_CASE("optimisers refuse parameters and options that cannot work") {
   CHECK_THROWS_AS(optim::AdamW({a}, optim::AdamWOptions(1).betas({1.0, 0.9})), Error);
   optim::SGD opt({a}, 0.1);
   CHECK_THROWS_AS(opt.step_param(leaf(1)), Error);
-  CHECK_THROWS_AS(opt.add_param_group(OptimizerParamGroup({leaf(1)}, std::make_unique<optim::AdamOptions>())), Error);
+  CHECK_THROWS_AS(opt.add_param_group(OptimizerParamGroup({leaf(1)}, std::make_unique<optim::AdamOptions>())),
+                  Error);
 }
 
 TEST_CASE("step with a closure computes the loss with recording on and returns it") {
@@ -137,7 +153,9 @@ TEST_CASE("step with a closure computes the loss with recording on and returns i
   CHECK(number(p) == doctest::Approx(2.4));
 }
 
-TEST_CASE("eager.A12: an optimiser stepped inside backward frees each gradient and ends where stepping after it ends") {
+TEST_CASE(
+    "eager.A12: an optimiser stepped inside backward frees each gradient and ends where stepping after it "
+    "ends") {
   Tensor p = leaf(1);
   optim::SGD opt({p}, 0.1);
   HookHandle h = p.register_post_accumulate_grad_hook([&](const Tensor& leaf) {
@@ -180,7 +198,10 @@ TEST_CASE("eager.A12: stepping per parameter inside backward gives the bits of o
     const auto after = train(make, false), within = train(make, true);
     for (size_t i = 0; i < after.size(); ++i) CHECK(after[i].equal(within[i]));
   };
-  same([](std::vector<Tensor> p) { return std::make_unique<optim::SGD>(p, optim::SGDOptions(0.1).momentum(0.9).nesterov(true).weight_decay(0.01)); });
+  same([](std::vector<Tensor> p) {
+    return std::make_unique<optim::SGD>(
+        p, optim::SGDOptions(0.1).momentum(0.9).nesterov(true).weight_decay(0.01));
+  });
   same([](std::vector<Tensor> p) { return std::make_unique<optim::AdamW>(p, optim::AdamWOptions(0.01)); });
 }
 
@@ -204,10 +225,11 @@ TEST_CASE("eager.O4: a step pre-hook may return another closure; prepend puts a 
   Tensor p = leaf(1);
   optim::SGD opt({p}, 0.1);
   std::vector<int> order;
-  opt.register_step_pre_hook([&](Optimizer&, const Optimizer::LossClosure& closure) -> Optimizer::LossClosure {
-    order.push_back(1);
-    return [closure] { return closure() * 2; };
-  });
+  opt.register_step_pre_hook(
+      [&](Optimizer&, const Optimizer::LossClosure& closure) -> Optimizer::LossClosure {
+        order.push_back(1);
+        return [closure] { return closure() * 2; };
+      });
   opt.register_step_pre_hook([&](Optimizer&) { order.push_back(0); }, {.prepend = true});
   CHECK(number(opt.step([] { return tensor({4.0}); })) == 8);
   CHECK(order == std::vector{0, 1});
@@ -241,13 +263,15 @@ TEST_CASE("a saved optimiser goes on where it stopped") {
 TEST_CASE("a state dict that does not fit is refused before anything changes") {
   Tensor p = leaf(1), q = leaf(1);
   optim::SGD one({p}, optim::SGDOptions(0.1).momentum(0.9)), two({p, q}, 0.2);
-  CHECK_THROWS_WITH_AS(two.load_state_dict(one.state_dict()), doctest::Contains("saved with 1 parameters, this one has 2"), Error);
+  CHECK_THROWS_WITH_AS(two.load_state_dict(one.state_dict()),
+                       doctest::Contains("saved with 1 parameters, this one has 2"), Error);
   give_grad(p, 1);
   one.step();
   OptimizerStateDict dict = one.state_dict();
   dict.state[0]["momentum_buffer"] = zeros({3});
   dict.param_groups[0].options["lr"] = 0.7;
-  CHECK_THROWS_WITH_AS(one.load_state_dict(dict), doctest::Contains("momentum_buffer of parameter 0 has shape [3]"), Error);
+  CHECK_THROWS_WITH_AS(one.load_state_dict(dict),
+                       doctest::Contains("momentum_buffer of parameter 0 has shape [3]"), Error);
   CHECK(one.param_groups()[0].options().get_lr() == 0.1);
   dict.param_groups.clear();
   CHECK_THROWS_WITH_AS(one.load_state_dict(dict), doctest::Contains("0 groups"), Error);
@@ -279,18 +303,21 @@ TEST_CASE("eager.O5: hooks around saving and loading, in order, may change or re
         return copy;
       },
       {.prepend = true});
-  opt.register_load_state_dict_post_hook([&](Optimizer& o) { log.push_back(str("load post ", o.param_groups()[0].options().get_lr())); });
+  opt.register_load_state_dict_post_hook(
+      [&](Optimizer& o) { log.push_back(str("load post ", o.param_groups()[0].options().get_lr())); });
   opt.load_state_dict(saved);
   CHECK(opt.param_groups()[0].options().get_lr() == 0.002);
   CHECK(saved.param_groups[0].options["lr"].to<double>() == 0.4);
-  CHECK(log == std::vector<std::string>{"save pre", "save post", "load pre first", "load pre", "load post 0.002"});
+  CHECK(log ==
+        std::vector<std::string>{"save pre", "save post", "load pre first", "load pre", "load post 0.002"});
 }
 
 TEST_CASE("a module trains") {
   manual_seed(1);
   nn::Sequential net(nn::Linear(2, 16), nn::Tanh(), nn::Linear(16, 1));
   optim::AdamW opt(net->parameters(), optim::AdamWOptions(0.02));
-  const Tensor x = tensor({{0.0, 0.0}, {0.0, 1.0}, {1.0, 0.0}, {1.0, 1.0}}), y = tensor({{0.0}, {1.0}, {1.0}, {0.0}});
+  const Tensor x = tensor({{0.0, 0.0}, {0.0, 1.0}, {1.0, 0.0}, {1.0, 1.0}}),
+               y = tensor({{0.0}, {1.0}, {1.0}, {0.0}});
   double loss = 1;
   for (int i = 0; i < 300; ++i) {
     opt.zero_grad();
@@ -300,4 +327,33 @@ TEST_CASE("a module trains") {
     loss = l.item<double>();
   }
   CHECK(loss < 0.01);
+}
+
+TEST_CASE("a large parameter moves as it does in one piece, whatever the number of threads") {
+  manual_seed(2);
+  const Tensor start = randn({400, 300}), slope = randn({400, 300});
+  const int threads = get_num_threads();
+  // A parameter that lies column by column is not split.
+  const auto trained = [&](bool by_columns, auto make) {
+    const Tensor p = (by_columns ? start.t().contiguous().t() : start.clone()).requires_grad_();
+    auto opt = make(p);
+    for (int i = 0; i < 3; ++i) {
+      p.set_grad(by_columns ? (slope * (i + 1)).t().contiguous().t() : slope * (i + 1));
+      opt.step();
+    }
+    return p.detach().contiguous();
+  };
+  const auto check = [&](auto make) {
+    const Tensor whole = trained(true, make);
+    for (const int count : {1, 3}) {
+      set_num_threads(count);
+      CHECK(trained(false, make).equal(whole));
+    }
+    set_num_threads(threads);
+  };
+  check([](const Tensor& p) {
+    return optim::SGD({p}, optim::SGDOptions(0.1).momentum(0.9).nesterov(true).weight_decay(0.01));
+  });
+  check([](const Tensor& p) { return optim::Adam({p}, optim::AdamOptions(0.1).weight_decay(0.01)); });
+  check([](const Tensor& p) { return optim::AdamW({p}, optim::AdamWOptions(0.1).amsgrad(true)); });
 }
