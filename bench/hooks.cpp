@@ -1,6 +1,6 @@
 /// What each hook of the library costs a compiled training step.
 ///
-///   bench_hooks [mlp|cnn] [rounds] [--cpu]
+///   bench_hooks [mlp|cnn|gpt] [rounds] [--cpu] [--only=NAME]
 ///
 /// Rounds visit the step without hooks and with each of them in turn, a few steps each, so that what disturbs the machine disturbs all alike.
 /// Prints the median step of each, and the median over the rounds of its ratio to the plain steps of the same round. --cpu: one thread, and its
@@ -147,10 +147,11 @@ std::vector<Case> all_cases(const std::filesystem::path& folder) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string model = "mlp";
+  std::string model = "mlp", only;
   int rounds = 30;
   for (int i = 1; i < argc; ++i) {
     if (!std::strcmp(argv[i], "--cpu")) timer = CLOCK_PROCESS_CPUTIME_ID, set_num_threads(1);
+    else if (!std::strncmp(argv[i], "--only=", 7)) only = argv[i] + 7;
     else if (std::isdigit(argv[i][0])) rounds = std::atoi(argv[i]);
     else model = argv[i];
   }
@@ -177,6 +178,18 @@ int main(int argc, char** argv) {
   };
 
   std::vector<Case> cases = all_cases(folder);
+  if (!only.empty())
+    std::erase_if(cases, [&](const Case& c) { return c.name != "none" && !c.name.starts_with(only); });
+  // Some networks have parameters that no layer of the list knows.
+  std::erase_if(cases, [&](const Case& c) {
+    try {
+      c.attach(*work.net).remove();
+      return false;
+    } catch (const Error& e) {
+      std::printf("%s is left out: %s\n", c.name.c_str(), e.what());
+      return true;
+    }
+  });
   // Round -1 makes the kernels, which are ready some time later.
   for (int round = -1; round < rounds; ++round) {
     for (Case& c : cases) {
