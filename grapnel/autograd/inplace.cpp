@@ -86,11 +86,8 @@ void rebase_history(const Tensor& t, NodePtr node) {
 
 namespace tape {
 
-bool tracks(const Tensor& t) {
-  const TensorImpl& impl = t.impl();
-  if (impl.requires_grad || !impl.differentiable_view) return impl.requires_grad;
-  // A view of a base that was changed in place by something that requires grad.
-  const ViewMeta& view = *impl.autograd->view;
+bool tracks_base(const Tensor& t) {
+  const ViewMeta& view = *t.impl().autograd->view;
   const uint64_t number = node_number(view.base);
   return number != 0 && view.base_node != number;
 }

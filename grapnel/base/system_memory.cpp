@@ -3,7 +3,9 @@
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 
+#include <cinttypes>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 
 #include "grapnel/base/sanitizer.h"
@@ -43,6 +45,16 @@ void system_deallocate(void* memory, size_t bytes) noexcept {
   } else {
     std::free(memory);
   }
+}
+
+int64_t last_level_cache() noexcept {
+  // Not sysconf: on a virtual machine it reports what no core has to itself.
+  int64_t kilobytes = 0;
+  if (std::FILE* const file = std::fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re")) {
+    if (std::fscanf(file, "%" SCNd64 "K", &kilobytes) != 1) kilobytes = 0;
+    std::fclose(file);
+  }
+  return (kilobytes > 0 ? kilobytes : 32768) << 10;
 }
 
 size_t machine_memory() noexcept {

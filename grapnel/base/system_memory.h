@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace grapnel::base {
 
@@ -14,5 +15,8 @@ void system_deallocate(void* memory, size_t bytes) noexcept;
 
 /// Bytes of memory and swap space of this machine.
 size_t machine_memory() noexcept;
+
+/// Bytes of the largest cache of a processor, or a usual size if the system does not tell.
+int64_t last_level_cache() noexcept;
 
 }  // namespace grapnel::base

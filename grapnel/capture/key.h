@@ -1,18 +1,56 @@
-/// The words of Note [Keys].
+/// The words of Note [Keys]. Inline, because they are written for every op that is recorded.
 #pragma once
+
+#include <bit>
 
 #include "grapnel/capture/trace.h"
 
 namespace grapnel::capture::key {
 
+// The first byte of every entry tells the kinds apart, so that no two sequences of entries give the same words.
+enum Tag : uint32_t { kNumber = 1, kValue = 2, kCall = 3, kInplace = 4 };
+
+inline uint32_t type_word(Tag tag, const Value& v) {
+  return tag | static_cast<uint32_t>(v.dtype) << 8 | static_cast<uint32_t>(v.rank) << 12 |
+         static_cast<uint32_t>(v.wrapped) << 16 | static_cast<uint32_t>(v.linear) << 17;
+}
+
 /// A number was lifted.
-void number(Trace& trace, const Value& value);
+inline void number(Trace& trace, const Value& v) { trace.key.push_back(type_word(kNumber, v)); }
+
 /// A tensor appeared for the first time.
-void value(Trace& trace, const Value& value, bool with_sizes);
+inline void value(Trace& trace, const Value& v, bool with_sizes) {
+  uint32_t* const words = trace.key.extend(2);
+  words[0] = type_word(kValue, v);
+  words[1] = v.slot << 1 | static_cast<uint32_t>(trace.slots[v.slot].outside);
+  if (!with_sizes) return;
+  for (int64_t s : trace.sizes_of(v)) trace.key.push_back(static_cast<uint32_t>(s));
+}
+
+/// The attributes of a call.
+void attrs(Trace& trace, const Instruction& call);
+
 /// A call is about to be appended.
-void call(Trace& trace, const Instruction& call);
+[[gnu::always_inline]] inline void call(Trace& trace, const Instruction& c) {
+  const auto address = std::bit_cast<uint64_t>(c.op);
+  const uint32_t operands = c.inputs, all = operands + c.outputs;
+  const ValueId* const ids = trace.ids.data() + c.operands;
+  uint32_t* const words = trace.key.extend(3 + all);
+  words[0] = (c.inplace ? kInplace : kCall) | operands << 8 | static_cast<uint32_t>(c.outputs) << 20;
+  words[1] = static_cast<uint32_t>(address);
+  words[2] = static_cast<uint32_t>(address >> 32);
+  for (uint32_t i = 0; i < all; ++i) words[3 + i] = ids[i];
+  if (c.op->elementwise) {
+    const Value* const values = trace.values.data();
+    const IntArrayRef full = trace.sizes_of(values[ids[operands]]);
+    // Values are few enough that the top bit is free for: has the full shape of the result.
+    for (uint32_t i = 0; i < operands; ++i)
+      if (ids[i] != kNone && trace.sizes_of(values[ids[i]]) == full) words[3 + i] |= 0x80000000;
+  }
+  if (c.op->attrs_size > 0 && c.op->family != Family::view) attrs(trace, c);
+}
 
 /// Hash of all words.
-uint64_t hash(const std::vector<uint32_t>& words);
+uint64_t hash(const Words& words);
 
 }  // namespace grapnel::capture::key

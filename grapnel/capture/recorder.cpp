@@ -40,11 +40,13 @@ using namespace capture;
 constinit thread_local Recorder* current [[gnu::tls_model("initial-exec")]] = nullptr;
 constinit thread_local int walks [[gnu::tls_model("initial-exec")]] = 0;
 
+void call(const Op& op, Inputs inputs, const void* attrs, Outputs& out) {
+  current->call(op, inputs, attrs, out);
+}
 void append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out, bool inplace) {
   current->append(op, inputs, attrs, out, inplace);
 }
 Tensor pending_empty(const Shape& sizes, DType dtype) { return current->pending_empty(sizes, dtype); }
-void before_access(const Tensor& t) { before_raw_access(*t.impl().storage); }
 void flush(const char* what) {
   if (active()) current->flush_for(what);
 }
@@ -110,7 +112,10 @@ class Lost final : public PendingOwner {
 
 }  // namespace
 
-Recorder::Recorder(Sink& sink) : sink_(sink), trace_(take_spare()) { forget(); }
+Recorder::Recorder(Sink& sink)
+    : sink_(sink), keys_sizes_(sink.keys_sizes()), names_hooks_(sink.names_hooks()), trace_(take_spare()) {
+  forget();
+}
 Recorder::~Recorder() {
   give_up("the function that was recording it ended with an exception.");
   give_back(std::move(trace_));
@@ -125,82 +130,95 @@ RecordScope::~RecordScope() {
 // --- slots and values -----------------------------------------------------------------------------------------------
 
 SlotId Recorder::lift(const StoragePtr& storage) {
-  const auto [at, added] = outside_.try_emplace(storage.get(), static_cast<SlotId>(trace_.slots.size()));
-  if (added) {
-    Slot& slot = trace_.slots.emplace_back();
-    slot.held = storage;
-    if (storage->borrowed()) {
-      blobs_.push_back(storage);
-      slot.held = snapshot(*storage);
-    }
-    slot.storage = storage.get();
-    slot.outside = true;
-    slot.bytes = storage->bytes();
+  const auto id = static_cast<SlotId>(trace_.slots.size());
+  Slot& slot = trace_.slots.emplace_back();
+  slot.held = storage;
+  if (storage->borrowed()) {
+    blobs_.push_back(storage);
+    slot.held = snapshot(*storage);
   }
-  return at->second;
-}
-
-SlotId Recorder::slot_of(const Tensor& t) {
-  const StoragePtr& storage = t.impl().storage;
-  if (storage->pending() == this) return storage->pending_slot();
-  if (storage->pending()) {
-    // Of a recording further out on this thread, or of one that failed: the owner computes it or says why not.
-    storage->pending()->materialize(*storage);
-  }
-  return lift(storage);
-}
-
-ValueId Recorder::add_value(const Tensor& t, SlotId slot, bool linear) {
-  const TensorImpl& impl = t.impl();
-  const auto rank = static_cast<size_t>(impl.sizes.size()), at = trace_.dims.size();
-  trace_.dims.resize(at + 2 * rank + 1);
-  int64_t* const dims = trace_.dims.data() + at;
-  for (size_t i = 0; i < rank; ++i) {
-    dims[i] = impl.sizes[static_cast<int>(i)];
-    dims[rank + i] = impl.strides[static_cast<int>(i)];
-  }
-  dims[2 * rank] = impl.offset;
-  const auto id = static_cast<ValueId>(trace_.values.size());
-  Value& v = trace_.values.emplace_back();
-  v.slot = slot;
-  v.dtype = impl.dtype;
-  v.rank = static_cast<uint8_t>(rank);
-  v.wrapped = impl.wrapped_number;
-  v.dims = static_cast<uint32_t>(at);
-  v.linear = linear;
-  v.next = std::exchange(trace_.slots[slot].first, id);
-  key::value(trace_, v, sink_.keys_sizes());
+  slot.storage = storage.get();
+  slot.outside = true;
+  slot.bytes = storage->bytes();
+  outside_.add(id, trace_.slots);
   return id;
 }
 
-ValueId Recorder::new_value(const Tensor& t, SlotId slot) {
-  const TensorImpl& impl = t.impl();
-  return add_value(t, slot,
-                   impl.offset == 0 && static_cast<size_t>(impl.numel) * element_size(impl.dtype) == impl.storage->bytes() && impl.is_contiguous());
+inline SlotId Recorder::slot_of(const TensorImpl& impl) {
+  const StoragePtr& storage = impl.storage;
+  if (storage->pending() == this) return storage->pending_slot();
+  if (storage->pending()) [[unlikely]] {
+    // Of a recording further out on this thread, or of one that failed: the owner computes it or says why not.
+    storage->pending()->materialize(*storage);
+  }
+  const SlotId known = outside_.find(storage.get(), trace_.slots);
+  return known != kNone ? known : lift(storage);
 }
 
-ValueId Recorder::number(const Tensor& t, const LiftedNumber* lifted) {
-  const TensorImpl& impl = t.impl();
-  Value v;
-  v.slot = static_cast<uint32_t>(trace_.numbers.size());
-  v.dtype = impl.dtype;
-  v.number = v.wrapped = true;
-  v.dims = static_cast<uint32_t>(trace_.dims.size());
+[[gnu::always_inline]] inline ValueId Recorder::add_value(const TensorImpl& impl, SlotId slot, bool linear) {
+  const int rank = impl.sizes.size();
+  const auto at = static_cast<uint32_t>(trace_.dims.size()), id = static_cast<ValueId>(trace_.values.size());
+  int64_t* const dims = trace_.dims.extend(2 * static_cast<size_t>(rank) + 1);
+  for (int i = 0; i < rank; ++i) {
+    dims[i] = impl.sizes[i];
+    dims[rank + i] = impl.strides[i];
+  }
+  dims[2 * rank] = impl.offset;
+  const Value& v = *new (trace_.values.extend(1)) Value{.slot = slot,
+                                                        .next = std::exchange(trace_.slots[slot].first, id),
+                                                        .dims = at,
+                                                        .dtype = impl.dtype,
+                                                        .rank = static_cast<uint8_t>(rank),
+                                                        .wrapped = impl.wrapped_number,
+                                                        .linear = linear};
+  key::value(trace_, v, keys_sizes_);
+  return id;
+}
+
+ValueId Recorder::new_value(const TensorImpl& impl, SlotId slot) {
+  return add_value(impl, slot,
+                   impl.offset == 0 &&
+                       static_cast<size_t>(impl.numel) * element_size(impl.dtype) == impl.storage->bytes() &&
+                       impl.is_contiguous());
+}
+
+ValueId Recorder::number(const TensorImpl& impl, const LiftedNumber* lifted) {
+  const auto id = static_cast<ValueId>(trace_.values.size());
+  uint64_t bits = 0;
+  if (lifted) {
+    bits = std::bit_cast<uint64_t>(lifted->value());
+    trace_.lifted_numbers.emplace_back(id, static_cast<uint32_t>(lifted->place()));
+  } else if (element_size(impl.dtype) == sizeof(bits)) {
+    std::memcpy(&bits, impl.data(), sizeof(bits));
+  } else {
+    std::memcpy(&bits, impl.data(), element_size(impl.dtype));
+  }
+  const Value& v = *new (trace_.values.extend(1)) Value{.slot = static_cast<uint32_t>(trace_.numbers.size()),
+                                                        .dims = static_cast<uint32_t>(trace_.dims.size()),
+                                                        .dtype = impl.dtype,
+                                                        .number = true,
+                                                        .wrapped = true};
   trace_.dims.push_back(0);
-  uint64_t bits = lifted ? std::bit_cast<uint64_t>(lifted->value()) : 0;
-  if (lifted) trace_.lifted_numbers.emplace_back(static_cast<ValueId>(trace_.values.size()), static_cast<uint32_t>(lifted->place()));
-  else std::memcpy(&bits, impl.data(), element_size(impl.dtype));
   trace_.numbers.push_back(bits);
-  trace_.values.push_back(v);
   key::number(trace_, v);
-  return static_cast<ValueId>(trace_.values.size() - 1);
+  return id;
 }
 
-ValueId Recorder::find_in(SlotId slot, const TensorImpl& impl) const {
+namespace {
+/// Whether a value has the geometry of a tensor over the same slot.
+bool same_geometry(const int64_t* dims, int rank, const TensorImpl& impl) {
+  if (rank != impl.sizes.size() || dims[2 * rank] != impl.offset) return false;
+  for (int i = 0; i < rank; ++i)
+    if (dims[i] != impl.sizes[i] || dims[rank + i] != impl.strides[i]) return false;
+  return true;
+}
+}  // namespace
+
+inline ValueId Recorder::find_in(SlotId slot, const TensorImpl& impl) const {
   for (ValueId id = trace_.slots[slot].first; id != kNone; id = trace_.values[id].next) {
     const Value& v = trace_.values[id];
-    if (v.dtype == impl.dtype && v.wrapped == impl.wrapped_number && trace_.offset_of(v) == impl.offset &&
-        trace_.sizes_of(v) == impl.sizes && trace_.strides_of(v) == impl.strides)
+    if (v.dtype == impl.dtype && v.wrapped == impl.wrapped_number &&
+        same_geometry(trace_.dims.data() + v.dims, v.rank, impl))
       return id;
   }
   return kNone;
@@ -209,40 +227,45 @@ ValueId Recorder::find_in(SlotId slot, const TensorImpl& impl) const {
 ValueId Recorder::find(const Tensor& t) const {
   const Storage* storage = t.impl().storage.get();
   if (storage->pending() == this) return find_in(storage->pending_slot(), t.impl());
-  const auto at = outside_.find(storage);
-  return at == outside_.end() ? kNone : find_in(at->second, t.impl());
+  const SlotId slot = outside_.find(storage, trace_.slots);
+  return slot == kNone ? kNone : find_in(slot, t.impl());
 }
 
-ValueId Recorder::value_of(const Tensor& t) {
+// Twice for most ops that are recorded, so it is worth a copy in every caller.
+[[gnu::always_inline]] inline ValueId Recorder::operand(const Tensor& t) {
+  if (!t.defined()) return kNone;
   const TensorImpl& impl = t.impl();
   if (impl.wrapped_number && impl.numel == 1) {
-    if (!impl.storage->pending()) return number(t, nullptr);
-    if (const LiftedNumber* lifted = LiftedNumber::of(t)) return number(t, lifted);
+    if (!impl.storage->pending()) return number(impl, nullptr);
+    if (const LiftedNumber* lifted = LiftedNumber::of(t)) return number(impl, lifted);
   }
-  const SlotId slot = slot_of(t);
+  const SlotId slot = slot_of(impl);
   if (const ValueId known = find_in(slot, impl); known != kNone) return known;
-  return new_value(t, slot);
+  return new_value(impl, slot);
 }
 
+ValueId Recorder::value_of(const Tensor& t) { return operand(t); }
+
 Tensor Recorder::pending_empty(const Shape& sizes, DType dtype) {
-  const int64_t n = checked_numel(sizes, "empty");
-  int64_t bytes = 0;
-  if (__builtin_mul_overflow(n, static_cast<int64_t>(element_size(dtype)), &bytes)) fail("empty: ", sizes, " of ", dtype, " does not fit in memory.");
-  StoragePtr storage = Storage::create_lazy(static_cast<size_t>(bytes));
-  storage->set_pending(this, static_cast<SlotId>(trace_.slots.size()));
+  Tensor t(TensorImpl::lazy(sizes, dtype));
+  Storage& storage = *t.impl().storage;
+  const auto id = static_cast<SlotId>(trace_.slots.size());
   Slot& slot = trace_.slots.emplace_back();
-  slot.storage = storage.get();
-  slot.bytes = static_cast<size_t>(bytes);
-  return Tensor(TensorImpl::create(std::move(storage), dtype, sizes, contiguous_strides(sizes)));
+  slot.storage = &storage;
+  slot.bytes = storage.bytes();
+  storage.set_pending(this, id);
+  return t;
 }
 
 // --- calls ------------------------------------------------------------------------------------------------------------
 
-void Recorder::write_attrs(Instruction& call, const void* attrs) {
-  call.attrs = static_cast<uint32_t>(trace_.attrs.size());
-  if (call.op->attrs_size == 0) return;
-  trace_.attrs.resize(trace_.attrs.size() + (call.op->attrs_size + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
-  std::memcpy(trace_.attrs.data() + call.attrs, attrs, call.op->attrs_size);
+[[gnu::always_inline]] inline uint32_t Recorder::write_attrs(const Op& op, const void* attrs) {
+  const auto at = static_cast<uint32_t>(trace_.attrs.size());
+  if (op.attrs_size > 0)
+    std::memcpy(
+        trace_.attrs.extend((op.attrs_size + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t)), attrs,
+        op.attrs_size);
+  return at;
 }
 
 void Recorder::mark_written(const Tensor& t, SlotId slot) {
@@ -264,19 +287,53 @@ void Recorder::name_hook(Instruction& call) {
   call.hook = static_cast<uint32_t>(trace_.hooks.size() - 1);
 }
 
+[[gnu::always_inline]] inline void Recorder::add_call(const Op& op, size_t inputs, size_t outputs,
+                                                      const void* attrs, bool inplace) {
+  const uint32_t kept_attrs = write_attrs(op, attrs);
+  Instruction& call = *new (trace_.calls.extend(1))
+                          Instruction{.op = &op,
+                                      .site = base::current_call_site(),
+                                      .operands = static_cast<uint32_t>(trace_.ids.size() - inputs - outputs),
+                                      .attrs = kept_attrs,
+                                      .inputs = static_cast<uint16_t>(inputs),
+                                      .outputs = static_cast<uint16_t>(outputs),
+                                      .inplace = inplace};
+  if (names_hooks_) [[unlikely]]
+    name_hook(call);
+  key::call(trace_, call);
+  call.key_end = static_cast<uint32_t>(trace_.key.size());
+}
+
+void Recorder::view(const Op& op, Inputs inputs, const void* attrs, Outputs& out) {
+  Specs specs;
+  op.infer(inputs, attrs, specs);
+  out.resize(specs.size());
+  const std::span<Tensor> views(out.data(), out.size());
+  op.run(op, inputs, attrs, views);
+  append(op, inputs, attrs, views, /*inplace=*/false);
+}
+
+void Recorder::call(const Op& op, Inputs inputs, const void* attrs, Outputs& out) {
+  if (op.family == Family::view) return view(op, inputs, attrs, out);
+  Specs specs;
+  op.infer(inputs, attrs, specs);
+  if (trace_.calls.size() >= kLongestTrace) [[unlikely]]
+    flush();
+  ValueId* id = trace_.ids.extend(inputs.size() + specs.size());
+  for (const Tensor* t : inputs) *id++ = operand(*t);
+  for (const TensorSpec& spec : specs) {
+    const TensorImpl& impl = out.emplace_back(pending_empty(spec.sizes, spec.dtype)).impl();
+    *id++ = add_value(impl, impl.storage->pending_slot(), /*linear=*/true);
+  }
+  add_call(op, inputs.size(), specs.size(), attrs, /*inplace=*/false);
+}
+
 void Recorder::append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out, bool inplace) {
-  if (trace_.calls.size() >= kLongestTrace) flush();
-  Instruction call;
-  call.op = &op;
-  call.site = base::current_call_site();
-  call.inplace = inplace;
-  call.inputs = static_cast<uint16_t>(inputs.size());
-  call.outputs = static_cast<uint16_t>(out.size());
-  call.operands = static_cast<uint32_t>(trace_.ids.size());
-  trace_.ids.resize(call.operands + inputs.size() + out.size());
+  if (trace_.calls.size() >= kLongestTrace) [[unlikely]]
+    flush();
   // Lifting a value does not append ids, so the place stays.
-  ValueId* const ids = trace_.ids.data() + call.operands;
-  for (size_t i = 0; i < inputs.size(); ++i) ids[i] = inputs[i]->defined() ? value_of(*inputs[i]) : kNone;
+  ValueId* const ids = trace_.ids.extend(inputs.size() + out.size());
+  for (size_t i = 0; i < inputs.size(); ++i) ids[i] = operand(*inputs[i]);
   for (size_t i = 0; i < out.size(); ++i) {
     const Tensor& t = out[i];
     ValueId& id = ids[inputs.size() + i];
@@ -288,19 +345,16 @@ void Recorder::append(const Op& op, Inputs inputs, const void* attrs, std::span<
     } else if (op.family != Family::view) {
       const StoragePtr& storage = t.impl().storage;
       // Fresh memory, which a call sees for the first time.
-      if (storage->pending() == this && trace_.slots[storage->pending_slot()].first == kNone) id = new_value(t, storage->pending_slot());
+      if (storage->pending() == this && trace_.slots[storage->pending_slot()].first == kNone)
+        id = new_value(t.impl(), storage->pending_slot());
       else id = value_of(t);
     } else {
       id = value_of(t);
       // A view that changes nothing at these sizes may at others, and the key is the same for all of them.
-      if (id == ids[0]) id = new_value(t, trace_.values[id].slot);
+      if (id == ids[0]) id = new_value(t.impl(), trace_.values[id].slot);
     }
   }
-  write_attrs(call, attrs);
-  if (sink_.names_hooks()) name_hook(call);
-  key::call(trace_, call);
-  call.key_end = static_cast<uint32_t>(trace_.key.size());
-  trace_.calls.push_back(call);
+  add_call(op, inputs.size(), out.size(), attrs, inplace);
 }
 
 // --- the end of a trace -------------------------------------------------------------------------------------------------
@@ -308,8 +362,10 @@ void Recorder::append(const Op& op, Inputs inputs, const void* attrs, std::span<
 void Recorder::released(Storage& storage) noexcept { trace_.slots[storage.pending_slot()].storage = nullptr; }
 
 void Recorder::materialize(Storage& storage) {
-  check(current == this, "this tensor is pending: it is being recorded on another thread, or by a recording that is set aside.\n"
-                         "Read it after the compiled function has returned.");
+  check(
+      current == this,
+      "this tensor is pending: it is being recorded on another thread, or by a recording that is set aside.\n"
+      "Read it after the compiled function has returned.");
   Slot& slot = trace_.slots[storage.pending_slot()];
   if (!slot.outside && slot.first == kNone) {
     // Memory that no call has seen: it is the caller's to fill, and nothing has to run for that.
@@ -337,7 +393,8 @@ void Recorder::close() {
 
 void Recorder::forget() {
   trace_.clear();
-  trace_.attrs.emplace_back();  // what ops without attributes are given, so that a reference to them refers to something
+  trace_.attrs.push_back(
+      {});  // what ops without attributes are given, so that a reference to them refers to something
   opaque_pending_ = false;
   outside_.clear();
   blobs_.clear();

@@ -12,8 +12,8 @@
 #pragma once
 
 #include <string>
-#include <unordered_map>
 
+#include "grapnel/capture/slot_table.h"
 #include "grapnel/capture/trace.h"
 #include "grapnel/ops/compiled_args.h"
 #include "grapnel/ops/record.h"
@@ -22,7 +22,7 @@ namespace grapnel::record {
 
 /// Why a trace was closed before its scope ended.
 struct Break {
-  std::string reason;        ///< "item reads a value"
+  std::string reason;          ///< "item reads a value"
   const void* site = nullptr;  ///< where the user's program asked
 };
 
@@ -47,6 +47,7 @@ class Recorder final : public PendingOwner {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
+  void call(const Op& op, Inputs inputs, const void* attrs, Outputs& out);
   void append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out, bool inplace);
   Tensor pending_empty(const Shape& sizes, DType dtype);
   /// Runs what was recorded. Not a break: pieces of a long trace, the end of a scope.
@@ -65,7 +66,9 @@ class Recorder final : public PendingOwner {
   }
   void on_undo(std::function<void()> undo) { undo_.push_back(std::move(undo)); }
   void on_failure(std::function<void()> fn) { on_failure_.push_back(std::move(fn)); }
-  uint32_t holds(const Storage& storage) const { return outside_.contains(&storage) ? 1 : 0; }
+  uint32_t holds(const Storage& storage) const {
+    return outside_.find(&storage, trace_.slots) != capture::kNone ? 1 : 0;
+  }
   const capture::Trace& trace() const { return trace_; }
   /// Closes the trace without running it, for inspection; `values` are kept as if alive.
   capture::Trace take();
@@ -81,26 +84,34 @@ class Recorder final : public PendingOwner {
   void released(Storage& storage) noexcept override;
 
  private:
-  capture::SlotId slot_of(const Tensor& t);
+  void view(const Op& op, Inputs inputs, const void* attrs, Outputs& out);
+  /// The value that stands for an operand; kNone for one that is absent.
+  capture::ValueId operand(const Tensor& t);
+  capture::SlotId slot_of(const TensorImpl& impl);
   capture::ValueId find_in(capture::SlotId slot, const TensorImpl& impl) const;
   capture::SlotId lift(const StoragePtr& storage);
-  capture::ValueId add_value(const Tensor& t, capture::SlotId slot, bool linear);
-  capture::ValueId new_value(const Tensor& t, capture::SlotId slot);
-  capture::ValueId number(const Tensor& t, const LiftedNumber* lifted);
-  void write_attrs(capture::Instruction& call, const void* attrs);
+  capture::ValueId add_value(const TensorImpl& impl, capture::SlotId slot, bool linear);
+  capture::ValueId new_value(const TensorImpl& impl, capture::SlotId slot);
+  capture::ValueId number(const TensorImpl& impl, const LiftedNumber* lifted);
+  /// Keeps a copy of the attributes and returns where.
+  uint32_t write_attrs(const Op& op, const void* attrs);
+  /// Appends a call whose operands are the last of Trace::ids.
+  void add_call(const Op& op, size_t inputs, size_t outputs, const void* attrs, bool inplace);
   void name_hook(capture::Instruction& call);
   void mark_written(const Tensor& t, capture::SlotId slot);
   void close();
   void forget();
 
   Sink& sink_;
+  const bool keys_sizes_, names_hooks_;  ///< what the sink wants
   capture::Trace trace_;
-  std::unordered_map<const Storage*, capture::SlotId> outside_;
+  capture::SlotTable outside_;
   uint64_t flushes_ = 0;
   std::vector<StoragePtr> blobs_;  ///< borrowed memory of which the trace has a copy
-  bool opaque_pending_ = false;  ///< a call of user code waits to be run
+  bool opaque_pending_ = false;    ///< a call of user code waits to be run
   std::vector<std::function<void()>> undo_, on_failure_;
-  std::vector<std::pair<StoragePtr, uint32_t>> versions_;  ///< of storages from outside, before the first recorded write
+  std::vector<std::pair<StoragePtr, uint32_t>>
+      versions_;  ///< of storages from outside, before the first recorded write
 };
 
 /// Opens a recorder on this thread; an open one is set aside until the scope ends.

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "grapnel/base/raw_vector.h"
 #include "grapnel/ops/op.h"
 
 namespace grapnel::capture {
@@ -26,7 +27,7 @@ struct Slot {
   StoragePtr held;             ///< storages from outside
   Storage* storage = nullptr;  ///< any storage that still lives
   size_t bytes = 0;
-  ValueId first = kNone;       ///< the values over this slot, linked by Value::next
+  ValueId first = kNone;  ///< the values over this slot, linked by Value::next
   bool outside = false;
   bool written = false;  ///< by an in-place call on a storage from outside
   bool live = false;     ///< set when the trace is closed: somebody still looks at what it computed
@@ -38,9 +39,9 @@ struct Value {
   uint32_t dims = 0;  ///< where sizes, strides and offset stand in Trace::dims
   DType dtype = DType::Float32;
   uint8_t rank = 0;
-  bool number = false;  ///< a plain number, lifted: its 8 bytes stand in Trace::numbers at position `slot`
-  bool wrapped = false; ///< counts as a number in type promotion
-  bool linear = false;  ///< contiguous and over the whole slot: element i is element i of memory
+  bool number = false;   ///< a plain number, lifted: its 8 bytes stand in Trace::numbers at position `slot`
+  bool wrapped = false;  ///< counts as a number in type promotion
+  bool linear = false;   ///< contiguous and over the whole slot: element i is element i of memory
 };
 
 struct Instruction {
@@ -55,23 +56,32 @@ struct Instruction {
   bool inplace = false;  ///< the one output is the first input, written again
 };
 
+/// A key; see Note [Keys] in capture/recorder.h.
+using Words = base::RawVector<uint32_t>;
+
 struct Trace {
   std::vector<Slot> slots;
-  std::vector<Value> values;
-  std::vector<Instruction> calls;
-  std::vector<ValueId> ids;
-  std::vector<int64_t> dims;
-  std::vector<uint64_t> numbers;
-  std::vector<std::max_align_t> attrs;
+  base::RawVector<Value> values;
+  base::RawVector<Instruction> calls;
+  base::RawVector<ValueId> ids;
+  base::RawVector<int64_t> dims;
+  base::RawVector<uint64_t> numbers;
+  base::RawVector<std::max_align_t> attrs;
   std::vector<std::shared_ptr<const void>> kept;  ///< what opaque calls need
-  std::vector<std::pair<ValueId, uint32_t>> lifted_numbers;  ///< numbers of declared hooks and their places there
-  bool walked = false;  ///< part of it comes from a backward pass; known only with the names of hooks
+  std::vector<std::pair<ValueId, uint32_t>>
+      lifted_numbers;         ///< numbers of declared hooks and their places there
+  bool walked = false;        ///< part of it comes from a backward pass; known only with the names of hooks
   int64_t skipped_hooks = 0;  ///< declared hooks that did not have to be called
-  std::vector<std::string> hooks;  ///< what Instruction::hook refers to; names are kept only for those who ask
-  std::vector<uint32_t> key;  ///< see Note [Keys] in capture/recorder.h
+  std::vector<std::string>
+      hooks;  ///< what Instruction::hook refers to; names are kept only for those who ask
+  Words key;  ///< see Note [Keys] in capture/recorder.h
 
-  std::span<const ValueId> inputs_of(const Instruction& c) const { return {ids.data() + c.operands, c.inputs}; }
-  std::span<const ValueId> outputs_of(const Instruction& c) const { return {ids.data() + c.operands + c.inputs, c.outputs}; }
+  std::span<const ValueId> inputs_of(const Instruction& c) const {
+    return {ids.data() + c.operands, c.inputs};
+  }
+  std::span<const ValueId> outputs_of(const Instruction& c) const {
+    return {ids.data() + c.operands + c.inputs, c.outputs};
+  }
   const void* attrs_of(const Instruction& c) const { return attrs.data() + c.attrs; }
   IntArrayRef sizes_of(const Value& v) const { return {dims.data() + v.dims, v.rank}; }
   IntArrayRef strides_of(const Value& v) const { return {dims.data() + v.dims + v.rank, v.rank}; }

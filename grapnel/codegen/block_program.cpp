@@ -39,14 +39,14 @@ std::string BlockProgram::str() const {
     for (int i = 0; i < step.arity; ++i) (text += " %") += std::to_string(step.operands[i]);
     text += '\n';
   }
-  text += "outputs";
+  text += streams ? "streams" : "outputs";
   for (int32_t out : outputs) (text += " %") += std::to_string(out);
   text += '\n';
   return text;
 }
 
 void verify(const BlockProgram& program) {
-  const auto& [inputs, scalars, steps, outputs] = program;
+  const auto& [inputs, scalars, steps, outputs, streams] = program;
   const auto first = static_cast<int32_t>(inputs.size() + scalars.size());
   auto defined_before = [&program](int32_t reg, int32_t end) {
     GRAPNEL_ASSERT(reg >= 0 && reg < end, "register %", reg, " is read before it is written, in:\n",

@@ -16,6 +16,8 @@ namespace grapnel::codegen {
 
 /// Kernels are called with a number of values that is a multiple of this.
 inline constexpr int64_t kLanes = 64;
+/// Of the outputs of a program that streams, in bytes.
+inline constexpr uintptr_t kStreamAlignment = 64;
 
 struct BlockProgram {
   /// One instruction. Its result is register `inputs.size() + scalars.size() + its position in steps`.
@@ -38,6 +40,9 @@ struct BlockProgram {
   std::vector<Compute> scalars;  ///< the registers that follow: one value for all lanes
   std::vector<Step> steps;
   std::vector<int32_t> outputs;  ///< registers that are stored, one block each; any register, also an input
+  /// Outputs go past the caches, for results that are too large to find there again. They are then aligned to kStreamAlignment and lie over no
+  /// input. The values are the same.
+  bool streams = false;
 
   Compute type_of(int32_t reg) const;
   /// A text that is equal for equal programs and names ops by name, so that it holds across builds. Keys of kernels on disk.

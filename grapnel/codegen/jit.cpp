@@ -38,7 +38,7 @@ Sink into(std::string& text) {
 ProgramView view(const BlockProgram& p) {
   auto count = [](const auto& list) { return static_cast<int32_t>(list.size()); };
   return {p.inputs.data(), p.scalars.data(), p.steps.data(), p.outputs.data(),
-          count(p.inputs), count(p.scalars), count(p.steps), count(p.outputs)};
+          count(p.inputs), count(p.scalars), count(p.steps), count(p.outputs), p.streams};
 }
 
 struct Key {
@@ -48,7 +48,7 @@ struct Key {
 };
 struct KeyHash {
   size_t operator()(const Key& key) const {
-    size_t h = static_cast<size_t>(key.isa);
+    size_t h = static_cast<size_t>(key.isa) << 1 | key.program.streams;
     auto mix = [&h](auto value) {
       h = (h ^ static_cast<size_t>(value)) * 0x9e3779b97f4a7c15;
       h ^= h >> 29;

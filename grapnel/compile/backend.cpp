@@ -32,6 +32,16 @@ std::shared_ptr<const codegen::Kernel> make_kernel(const codegen::BlockProgram& 
   return kernel;
 }
 
+/// Whether results of a group are gone from the caches before anybody can read them there.
+bool is_large(const Group& group, const Trace& trace) {
+  if (!group.reductions.empty() || group.outputs.empty()) return false;
+  int64_t bytes = 0;
+  auto count = [&](ValueId id) { bytes += trace.numel_of(trace.values[id]) * static_cast<int64_t>(element_size(trace.values[id].dtype)); };
+  for (const Group::Input& in : group.inputs) count(in.value);
+  for (const Group::Output& out : group.outputs) count(out.value);
+  return bytes > pass_options().stream_bytes;
+}
+
 void warn_once(const codegen::Kernel& kernel) {
   static std::atomic<bool> warned{false};
   if (!warned.exchange(true)) base::warn(str("compile: fused kernels run interpreted: ", kernel.error()));
@@ -78,7 +88,7 @@ class Planned final : public Executable {
       if (done == 0) {
         if (item.group >= 0 && group(item).product)
           run_epilogue({&group(item), code(item)}, trace, memory, counts);
-        else if (item.group >= 0) run_group(group(item), code(item), trace, memory, counts);
+        else if (item.group >= 0) run_group(group(item), large_code(item, trace), trace, memory, counts);
         else run_call(trace, trace.calls[item.call], memory);
         done = 1;
       }
@@ -121,12 +131,25 @@ class Planned final : public Executable {
       warn_once(kernel);
     return kernel.fn();
   }
+  /// The same for a group that runs on its own or at the end of a sweep, where large results may go past the caches.
+  BlockCode large_code(const Item& item, const Trace& trace) const {
+    BlockCode code{this->code(item), nullptr};
+    if (code.kernel && is_large(group(item), trace)) {
+      // Looked up every time: what is large takes much longer than that.
+      codegen::BlockProgram program = group(item).program;
+      program.streams = true;
+      code.streaming = make_kernel(program, OnFailure::fall_back)->fn();
+    }
+    return code;
+  }
   /// How many items are done.
   size_t swept(const Sweep& sweep, Trace& trace, Memory& memory, RunCounts& counts) const {
     SmallVector<SweepPart, 8> parts;
     for (size_t k = 0; k < sweep.parts.size(); ++k) {
       const Item& item = plan_.items[sweep.first + k];
-      parts.push_back({&group(item), code(item)});
+      // What an earlier part stores may be read by a later one at once.
+      const bool last = k + 1 == sweep.parts.size();
+      parts.push_back({&group(item), last ? large_code(item, trace) : BlockCode{code(item)}});
     }
     return run_sweep(sweep, {parts.data(), parts.size()}, trace, memory, counts) ? parts.size() : 0;
   }

@@ -39,7 +39,7 @@ class Stream {
   /// Elements [begin, begin + n) as a block: in place if they lie like one, else copied to `buffer`. Padded to a multiple of kLanes when
   /// `pad` is set, which always copies an incomplete block.
   const void* read(int64_t begin, int64_t n, void* buffer, bool pad, const Span& span) const;
-  /// Where a kernel may write [begin, begin + n) directly, or null.
+  /// Where a kernel may read or write [begin, begin + n) directly, or null.
   void* target(int64_t begin, int64_t n, bool pad, const Span& span) const;
   /// Stores a block that was computed in a buffer.
   void write(const void* block, int64_t begin, int64_t n, const Span& span) const;

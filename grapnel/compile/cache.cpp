@@ -9,7 +9,7 @@
 
 namespace grapnel::compile_detail {
 
-CacheKey::CacheKey(const std::vector<uint32_t>& trace_words, const CompileOptions& options) {
+CacheKey::CacheKey(const capture::Words& trace_words, const CompileOptions& options) {
   words.reserve(trace_words.size() + 1);
   words = trace_words;
   words.push_back(static_cast<uint32_t>(options.backend) | static_cast<uint32_t>(options.numerics) << 4 |
@@ -53,7 +53,8 @@ Cache& cache() {
 
 }  // namespace
 
-std::shared_ptr<const Executable> find_or_make(const CacheKey& key, bool& made, const std::function<std::unique_ptr<Executable>()>& make) {
+std::shared_ptr<const Executable> find_or_make(const CacheKey& key, bool& made,
+                                               const std::function<std::unique_ptr<Executable>()>& make) {
   made = false;
   Cache& c = cache();
   std::promise<std::shared_ptr<const Executable>> promise;

@@ -10,15 +10,16 @@
 namespace grapnel::compile_detail {
 
 struct CacheKey {
-  std::vector<uint32_t> words;
+  capture::Words words;
   uint64_t hash = 0;
-  CacheKey(const std::vector<uint32_t>& trace_words, const CompileOptions& options);
+  CacheKey(const capture::Words& trace_words, const CompileOptions& options);
   friend bool operator==(const CacheKey& a, const CacheKey& b) { return a.words == b.words; }
 };
 
 /// The executable for `key`. The first to ask makes it, on its own thread, while others who ask for the same one wait; `made` says whether
 /// it was this call. What `make` throws reaches all who wait, and the next one tries again.
-std::shared_ptr<const Executable> find_or_make(const CacheKey& key, bool& made, const std::function<std::unique_ptr<Executable>()>& make);
+std::shared_ptr<const Executable> find_or_make(const CacheKey& key, bool& made,
+                                               const std::function<std::unique_ptr<Executable>()>& make);
 void evict(const CacheKey& key);
 void evict_all();
 

@@ -1,5 +1,6 @@
 #include "grapnel/compile/group_run.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "grapnel/base/thread_pool.h"
@@ -24,7 +25,8 @@ int64_t size_of(Compute c) { return static_cast<int64_t>(element_size(dtype_of(c
 }  // namespace
 
 int64_t grain_for(int64_t steps) {
-  return std::max<int64_t>(kBlock, kWork / std::clamp<int64_t>(steps, 1, 8));
+  // Whole blocks, so that pieces end where blocks do.
+  return kWork / std::clamp<int64_t>(steps, 1, 8) / kBlock * kBlock;
 }
 
 char* thread_scratch(size_t bytes) {
@@ -37,9 +39,9 @@ char* thread_scratch(size_t bytes) {
   return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(memory.get()) + 63) & ~uintptr_t{63});
 }
 
-GroupRun::GroupRun(const Group& group, codegen::BlockFn kernel, const Trace& trace, const Cut& cut,
+GroupRun::GroupRun(const Group& group, const BlockCode& code, const Trace& trace, const Cut& cut,
                    size_t area, PlaceOf place_of, void* context, RunCounts& counts)
-    : g_(group), kernel_(kernel), cut_(cut), area_(area) {
+    : g_(group), kernel_(code.kernel), streaming_(code.streaming), cut_(cut), area_(area) {
   const BlockProgram& p = g_.program;
   const int64_t elements = trace.numel_of(trace.values[g_.space]);
   auto place = [&](ValueId id) { return place_of(context, trace.values[id].slot); };
@@ -143,8 +145,28 @@ void GroupRun::run(const kernels::Tile& tile, const Span& span) const {
   }
 }
 
+int64_t GroupRun::stream(int64_t begin, int64_t end, const Span& span) const {
+  // Whole spans at once: the fence at the end of the kernel waits for memory. So only what lies in memory as kernels want it is streamed.
+  const int64_t n = (end - begin) / codegen::kLanes * codegen::kLanes;
+  if (n == 0) return begin;
+  SmallVector<const void*, 24> in;
+  SmallVector<void*, 24> out;
+  for (const Stream& s : inputs_) {
+    in.push_back(s.constant() ? nullptr : s.target(begin, n, true, span));
+    if (!in.back()) return begin;
+  }
+  for (const Stream& s : outputs_) {
+    out.push_back(s.is_local() ? nullptr : s.target(begin, n, true, span));
+    if (!out.back() || reinterpret_cast<uintptr_t>(out.back()) % codegen::kStreamAlignment != 0) return begin;
+    // What was just read is in the cache, and a store past it would have to throw it out first.
+    if (std::find(in.begin(), in.end(), out.back()) != in.end()) return begin;
+  }
+  streaming_(in.data(), out.data(), scalars_.data(), n);
+  return begin + n;
+}
+
 void GroupRun::run(int64_t begin, int64_t end, const Span& span) const {
-  if (targets_.empty()) compute(begin, end, nullptr, span);
+  if (targets_.empty()) compute(streaming_ ? stream(begin, end, span) : begin, end, nullptr, span);
   else if (cut_.in_parts) reduce_chunk(begin, end, span);
   else if (cut_.row <= kReduceChunk) reduce_rows(begin, end, span);
   else

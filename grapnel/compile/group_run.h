@@ -18,13 +18,19 @@ struct Cut {
   bool in_parts = false;  ///< rows are longer than spans: their results are put together at the end
 };
 
+/// What there is of a group's machine code.
+struct BlockCode {
+  codegen::BlockFn kernel = nullptr;    ///< null: the program is interpreted
+  codegen::BlockFn streaming = nullptr;  ///< the same with results stored past the caches; null: do not
+};
+
 class GroupRun {
  public:
   /// Where a slot is: in memory, or local.
   using PlaceOf = Place (*)(void* context, capture::SlotId slot);
 
-  /// `kernel` may be null: then the program is interpreted. `area`: where its scratch memory begins, in bytes.
-  GroupRun(const Group& group, codegen::BlockFn kernel, const capture::Trace& trace, const Cut& cut,
+  /// `area`: where its scratch memory begins, in bytes.
+  GroupRun(const Group& group, const BlockCode& code, const capture::Trace& trace, const Cut& cut,
            size_t area, PlaceOf place_of, void* context, RunCounts& counts);
 
   /// Scratch memory of a thread, the bytes before `area` included.
@@ -62,6 +68,8 @@ class GroupRun {
   Blocks blocks(int64_t longest, const Span& span) const;
   void compute_block(Blocks& blocks, int64_t begin, int64_t n, const Span& span) const;
   void compute(int64_t begin, int64_t end, char* const* reduced, const Span& span) const;
+  /// Runs the streaming kernel from `begin` on, as far as it goes, and returns where it stopped.
+  int64_t stream(int64_t begin, int64_t end, const Span& span) const;
   void reduce_rows(int64_t begin, int64_t end, const Span& span) const;
   void reduce_chunk(int64_t begin, int64_t end, const Span& span) const;
   void reduce_long_row(int64_t begin, const Span& span) const;
@@ -70,7 +78,7 @@ class GroupRun {
                       const Span& span) const;
 
   const Group& g_;
-  const codegen::BlockFn kernel_;
+  const codegen::BlockFn kernel_, streaming_;
   const Cut cut_;
   const size_t area_;
   SmallVector<Stream, 8> inputs_, outputs_;

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "grapnel/base/system_memory.h"
 #include "grapnel/capture/trace.h"
 
 namespace grapnel::compile_detail {
@@ -21,6 +22,8 @@ struct PassOptions {
   bool epilogues = true;           ///< run what follows a product or convolution on its tiles
   bool prologues = true;           ///< compute operands of products piece by piece
   bool background_kernels = true;  ///< start interpreted and switch to machine code when it is there
+  /// Groups without reductions that move more than this store their results past the caches.
+  int64_t stream_bytes = base::last_level_cache();
   Stage fails = Stage::none;       ///< for tests: the step that fails
 };
 PassOptions& pass_options();

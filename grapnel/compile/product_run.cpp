@@ -94,7 +94,7 @@ class Epilogue {
         product_(product.value().slot),
         lies_in_(code.group->product.memory),
         cut_(cut_of(*code.group, trace.numel_of(product.value()))),
-        run_(*code.group, code.kernel, trace, cut_, 0, &Epilogue::place, this, counts) {}
+        run_(*code.group, {code.kernel}, trace, cut_, 0, &Epilogue::place, this, counts) {}
   Epilogue(const Epilogue&) = delete;
   Epilogue& operator=(const Epilogue&) = delete;
 
@@ -120,7 +120,7 @@ class Prologue {
       : memory_(memory),
         made_(trace.values[code.group->outputs[0].value]),
         cut_(cut_of(*code.group, trace.numel_of(made_))),
-        run_(*code.group, code.kernel, trace, cut_, 0, &Prologue::place, this, counts) {}
+        run_(*code.group, {code.kernel}, trace, cut_, 0, &Prologue::place, this, counts) {}
   Prologue(const Prologue&) = delete;
   Prologue& operator=(const Prologue&) = delete;
 

@@ -27,7 +27,7 @@ class Session final : public record::Sink {
  private:
   /// The key of the last run and which words belong to which op, to tell what was different.
   struct Trail {
-    std::vector<uint32_t> words;
+    capture::Words words;
     std::vector<std::pair<uint32_t, const Op*>> ends;
   };
   Reason explain_miss(const capture::Trace& trace) const;
@@ -36,7 +36,7 @@ class Session final : public record::Sink {
   mutable std::mutex mutex_;
   CompileStats stats_;
   Trail last_;
-  std::vector<std::vector<uint32_t>> compiled_;
+  std::vector<capture::Words> compiled_;
 };
 
 /// Records until `finish` if nothing is recorded on this thread yet; inside an open recording it changes nothing but adds `fullgraph`.

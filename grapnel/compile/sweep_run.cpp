@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "grapnel/base/thread_pool.h"
-#include "grapnel/compile/group_run.h"
 
 namespace grapnel::compile_detail {
 
@@ -122,7 +121,7 @@ void for_spans(const Cut& cut, int64_t grain, Fn&& fn) {
 
 }  // namespace
 
-void run_group(const Group& group, codegen::BlockFn kernel, Trace& trace, Memory& memory, RunCounts& counts) {
+void run_group(const Group& group, const BlockCode& code, Trace& trace, Memory& memory, RunCounts& counts) {
   const uint32_t reduction = group.reductions.empty() ? kNone : group.reductions[0].call;
   Cut cut = cut_of(trace, group.space, reduction);
   if (cut.elements == 0) {
@@ -135,7 +134,7 @@ void run_group(const Group& group, codegen::BlockFn kernel, Trace& trace, Memory
              : cut.in_parts                      ? kReduceChunk
                                                  : std::max<int64_t>(1, kReduceChunk / cut.row) * cut.row;
   InMemory places(memory);
-  const GroupRun run(group, kernel, trace, cut, 0, &InMemory::place, &places, counts);
+  const GroupRun run(group, code, trace, cut, 0, &InMemory::place, &places, counts);
   if (group.reduce == Group::Reduce::columns) return run.run_columns(grain);
   for_spans(cut, grain, [&](int64_t begin, int64_t end) {
     run.run(begin, end, {thread_scratch(run.scratch_bytes()), begin, 0});
@@ -159,7 +158,7 @@ bool run_sweep(const Sweep& sweep, std::span<const SweepPart> parts, Trace& trac
   size_t scratch = 0;
   int64_t steps = 0;
   for (const SweepPart& part : parts) {
-    runs.emplace_back(*part.group, part.kernel, trace, cut, places.bytes(), &Places::place, &places, counts);
+    runs.emplace_back(*part.group, part.code, trace, cut, places.bytes(), &Places::place, &places, counts);
     scratch = std::max(scratch, runs.back().scratch_bytes());
     steps += runs.back().steps();
   }

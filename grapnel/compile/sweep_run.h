@@ -3,20 +3,17 @@
 
 #include <span>
 
-#include "grapnel/compile/executable.h"
-#include "grapnel/compile/memory.h"
-#include "grapnel/compile/plan.h"
+#include "grapnel/compile/group_run.h"
 
 namespace grapnel::compile_detail {
 
-/// `kernel` may be null: then the program is interpreted.
-void run_group(const Group& group, codegen::BlockFn kernel, capture::Trace& trace, Memory& memory,
+void run_group(const Group& group, const BlockCode& code, capture::Trace& trace, Memory& memory,
                RunCounts& counts);
 
-/// One group of a sweep and its kernel.
+/// One group of a sweep and its code.
 struct SweepPart {
   const Group* group;
-  codegen::BlockFn kernel;
+  BlockCode code;
 };
 /// False, with nothing done, if the sizes of this trace do not permit it: then the groups have to run one after the other.
 bool run_sweep(const Sweep& sweep, std::span<const SweepPart> parts, capture::Trace& trace, Memory& memory,

@@ -1,5 +1,4 @@
 #include "grapnel/ops/op.h"
-
 #include "grapnel/ops/record.h"
 #include "grapnel/ops/tape.h"
 
@@ -19,27 +18,37 @@ bool any_tracks(Inputs inputs) {
   return false;
 }
 
-/// Plain numbers have their values at hand; arithmetic among them is never deferred.
-bool are_numbers(Inputs inputs) {
-  if (inputs.empty()) return false;
-  for (const Tensor* t : inputs)
-    if (!t->defined() || !t->impl().wrapped_number || t->impl().storage->pending()) return false;
-  return true;
-}
+/// What the inputs of a call are, seen in one pass.
+struct Facts {
+  bool
+      numbers;  ///< plain numbers, all of them, with their values at hand; arithmetic among them is never deferred
+  bool may_track;  ///< a gradient may flow to one of them
 
-void compute(const Op& op, Inputs inputs, const void* attrs, Outputs& out) {
-  Specs specs;
-  op.infer(inputs, attrs, specs);
-  const bool recorded = record::active() && !are_numbers(inputs);
-  if (op.family == Family::view) {
-    out.resize(specs.size());
-  } else {
-    for (const TensorSpec& spec : specs)
-      out.push_back(recorded ? record::pending_empty(spec.sizes, spec.dtype) : Tensor(TensorImpl::empty(spec.sizes, spec.dtype)));
+  explicit Facts(Inputs inputs) : numbers(!inputs.empty()), may_track(false) {
+    for (const Tensor* t : inputs) {
+      if (!t->defined()) {
+        numbers = false;
+        continue;
+      }
+      const TensorImpl& impl = t->impl();
+      numbers = numbers && impl.wrapped_number && !impl.storage->pending();
+      may_track |= impl.requires_grad | impl.differentiable_view;
+    }
   }
-  const std::span<Tensor> results(out.data(), out.size());
-  if (!recorded || op.family == Family::view) op.run(op, inputs, attrs, results);
-  if (recorded) [[unlikely]] record::append(op, inputs, attrs, results, /*inplace=*/false);
+};
+
+[[gnu::always_inline]] inline void compute(const Op& op, Inputs inputs, const void* attrs, const Facts& facts,
+                                           Outputs& out) {
+  if (record::active() && !facts.numbers) {
+    record::call(op, inputs, attrs, out);
+  } else {
+    Specs specs;
+    op.infer(inputs, attrs, specs);
+    if (op.family == Family::view) out.resize(specs.size());
+    else
+      for (const TensorSpec& spec : specs) out.emplace_back(TensorImpl::empty(spec.sizes, spec.dtype));
+    op.run(op, inputs, attrs, {out.data(), out.size()});
+  }
   if (op.family == Family::pointwise && inputs[0]->impl().wrapped_number) [[unlikely]] {
     bool numbers = true;
     for (const Tensor* t : inputs) numbers &= t->impl().wrapped_number;
@@ -49,10 +58,12 @@ void compute(const Op& op, Inputs inputs, const void* attrs, Outputs& out) {
     for (Tensor& t : out) t.impl().inference = true;
 }
 
-void finish(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out) {
+inline void finish(const Op& op, Inputs inputs, const void* attrs, const Facts& facts,
+                   std::span<Tensor> out) {
   if (op.family == Family::view)
     for (Tensor& t : out) tape::mark_view(t, *inputs[0], out.size() > 1);
-  if (GradMode::is_enabled() && op.differentiable && any_tracks(inputs)) tape::record(op, inputs, attrs, out);
+  if (facts.may_track && GradMode::is_enabled() && op.differentiable && any_tracks(inputs))
+    tape::record(op, inputs, attrs, out);
 }
 
 /// Fails when elements of `self` share memory, so that writing one would change another.
@@ -60,25 +71,27 @@ void check_no_internal_overlap(const Tensor& self, std::string_view op) {
   const TensorImpl& t = self.impl();
   for (int i = 0; i < t.sizes.size(); ++i)
     check(t.sizes[i] <= 1 || t.strides[i] != 0, op,
-          ": elements of the tensor to write share memory (it was expanded: shape ", t.sizes, ", strides ", t.strides,
-          ").\nWrite to a clone() instead.");
+          ": elements of the tensor to write share memory (it was expanded: shape ", t.sizes, ", strides ",
+          t.strides, ").\nWrite to a clone() instead.");
 }
 
 }  // namespace
 
 Tensor apply(const Op& op, Inputs inputs, const void* attrs) {
   attrs = or_none(attrs);
+  const Facts facts(inputs);
   Outputs out;
-  compute(op, inputs, attrs, out);
-  finish(op, inputs, attrs, {out.data(), 1});
+  compute(op, inputs, attrs, facts, out);
+  finish(op, inputs, attrs, facts, {out.data(), 1});
   return std::move(out[0]);
 }
 
 Outputs apply_all(const Op& op, Inputs inputs, const void* attrs) {
   attrs = or_none(attrs);
+  const Facts facts(inputs);
   Outputs out;
-  compute(op, inputs, attrs, out);
-  finish(op, inputs, attrs, {out.data(), out.size()});
+  compute(op, inputs, attrs, facts, out);
+  finish(op, inputs, attrs, facts, {out.data(), out.size()});
   return out;
 }
 
@@ -91,10 +104,11 @@ Tensor& apply_inplace(const Op& op, Inputs inputs, const void* attrs) {
 
   Specs specs;
   op.infer(inputs, attrs, specs);
-  check(specs[0].sizes == self.shape(), op.name, "_: the result has shape ", specs[0].sizes, " but the tensor to write has shape ",
-        self.shape(), ".\nThe other operands must broadcast to it, not beyond it.");
-  check(can_cast(specs[0].dtype, self.dtype()), op.name, "_: a result of type ", specs[0].dtype, " cannot be written into a tensor of type ",
-        self.dtype(), ".");
+  check(specs[0].sizes == self.shape(), op.name, "_: the result has shape ", specs[0].sizes,
+        " but the tensor to write has shape ", self.shape(),
+        ".\nThe other operands must broadcast to it, not beyond it.");
+  check(can_cast(specs[0].dtype, self.dtype()), op.name, "_: a result of type ", specs[0].dtype,
+        " cannot be written into a tensor of type ", self.dtype(), ".");
 
   // The write goes through all that share memory with self. What the gradients need of them is kept as it was, in copies
   // that are recorded, since gradients can be differentiated again.
@@ -144,7 +158,8 @@ DType result_type(Inputs inputs) {
 }
 
 Tensor wrap_number(const Scalar& value) {
-  Tensor t(TensorImpl::create(Storage::create(sizeof(double)), value.dtype(), {}, {}));
+  Shape no_sizes;  // not {}, which would clear it
+  Tensor t(TensorImpl::create(Storage::create(sizeof(double)), value.dtype(), no_sizes, no_sizes));
   TensorImpl& impl = t.impl();
   impl.wrapped_number = true;
   if (value.is_bool()) *reinterpret_cast<bool*>(impl.data()) = value.to_bool();

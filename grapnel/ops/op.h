@@ -20,6 +20,7 @@ using Outputs = SmallVector<Tensor, 2>;
 using Inputs = std::span<const Tensor* const>;
 
 struct TensorSpec {
+  TensorSpec(const Shape& s, DType t) : dtype(t) { sizes.assign(s.begin(), s.size()); }
   Shape sizes;
   DType dtype;
 };
@@ -46,7 +47,9 @@ class Saved {
   virtual const Shape& input_shape(int i) const = 0;
   virtual DType input_dtype(int i) const = 0;
   template <class Attrs>
-  const Attrs& attrs() const { return *static_cast<const Attrs*>(attrs_blob()); }
+  const Attrs& attrs() const {
+    return *static_cast<const Attrs*>(attrs_blob());
+  }
 
  protected:
   ~Saved() = default;
@@ -99,9 +102,9 @@ struct Op {
   Family family;
   bool differentiable;
   TypeRule type_rule;
-  int index;                ///< into the kernel tables, for pointwise ops and reductions
-  int arity;                ///< -1: any number of inputs
-  const SaveMask* saves;    ///< one per input, or null
+  int index;              ///< into the kernel tables, for pointwise ops and reductions
+  int arity;              ///< -1: any number of inputs
+  const SaveMask* saves;  ///< one per input, or null
   size_t attrs_size;
   void (*infer)(Inputs, const void* attrs, Specs& out);
   /// Computes `out`, whose tensors are allocated by the inferred specs; a View op makes them itself.
@@ -110,9 +113,10 @@ struct Op {
   void (*visit_attrs)(const void* attrs, AttrVisitor&);
   void (*read_attrs)(void* attrs, AttrReader&);
   Samples (*samples)();
-  bool elementwise;         ///< element i of the result depends on element i of the (broadcast) inputs only: pointwise ops and plain copies
-  bool random;              ///< draws numbers: never dropped
-  bool effect;              ///< acts on more than its outputs: never dropped, merged or moved across another effect
+  bool
+      elementwise;  ///< element i of the result depends on element i of the (broadcast) inputs only: pointwise ops and plain copies
+  bool random;      ///< draws numbers: never dropped
+  bool effect;      ///< acts on more than its outputs: never dropped, merged or moved across another effect
 
   SaveMask saves_for(int i) const { return saves ? saves[i] : 0; }
 };

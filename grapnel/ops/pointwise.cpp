@@ -18,14 +18,23 @@ constexpr int64_t kLongRow = 128;
 
 using Nest = LoopNest<kMaxInputs + 1>;
 
-/// Whether all inputs have the shape and the type of the first, so that there is nothing to broadcast or promote.
-bool alike(Inputs inputs) {
+/// result_type, with a short way for tensors of one type beside numbers, which yield to floating types.
+inline DType common_type(Inputs inputs) {
   const TensorImpl& first = inputs[0]->impl();
+  if (first.wrapped_number) return result_type(inputs);
   for (const Tensor* t : inputs.subspan(1)) {
     const TensorImpl& other = t->impl();
-    if (other.dtype != first.dtype || other.wrapped_number || !(other.sizes == first.sizes)) return false;
+    if (other.wrapped_number ? !is_floating(first.dtype) : other.dtype != first.dtype)
+      return result_type(inputs);
   }
-  return !first.wrapped_number;
+  return first.dtype;
+}
+
+inline DType input_type(const Op& op, Inputs inputs) {
+  const DType common = op.type_rule == TypeRule::fill
+                           ? inputs[0]->dtype()
+                           : common_type(op.type_rule == TypeRule::select ? inputs.subspan(1) : inputs);
+  return op.type_rule == TypeRule::floating && !is_floating(common) ? get_default_dtype() : common;
 }
 
 bool gives_bool(const Op& op) { return op.type_rule == TypeRule::compare || op.type_rule == TypeRule::test; }
@@ -33,7 +42,9 @@ bool gives_bool(const Op& op) { return op.type_rule == TypeRule::compare || op.t
 /// Whether writing `out` block by block could change elements of `in` that are still to be read: they share memory and do not
 /// lie in it alike.
 bool clashes(const TensorImpl& in, const TensorImpl& out) {
-  if (in.storage != out.storage || (in.offset == out.offset && in.sizes == out.sizes && in.strides == out.strides)) return false;
+  if (in.storage != out.storage ||
+      (in.offset == out.offset && in.sizes == out.sizes && in.strides == out.strides))
+    return false;
   auto last = [](const TensorImpl& t) {
     int64_t at = t.offset;
     for (int i = 0; i < t.sizes.size(); ++i) at += (t.sizes[i] - 1) * t.strides[i];
@@ -68,7 +79,8 @@ class Blocks {
     const int c = static_cast<int>(compute_);
     for (int k = 1; k < nest_.count; ++k) {
       const auto& o = nest_.operands[k];
-      if (o.constant) load[static_cast<int>(o.dtype)][c](o.data, 0, buffers[k], std::min(kBlock, end - begin));
+      if (o.constant)
+        load[static_cast<int>(o.dtype)][c](o.data, 0, buffers[k], std::min(kBlock, end - begin));
     }
     const bool long_rows = nest_.row_length() >= kLongRow;
     while (begin < end) {
@@ -78,7 +90,8 @@ class Blocks {
       for (int k = 1; k < nest_.count; ++k) {
         const auto& o = nest_.operands[k];
         if (o.constant) in[k - 1] = buffers[k];
-        else if (native_[k] && (o.contiguous || (long_rows && nest_.row_stride(k) == 1))) in[k - 1] = at(k, begin);
+        else if (native_[k] && (o.contiguous || (long_rows && nest_.row_stride(k) == 1)))
+          in[k - 1] = at(k, begin);
         else {
           const auto fn = load[static_cast<int>(o.dtype)][c];
           nest_.for_rows(begin, begin + length, [&](int64_t i, int64_t n) {
@@ -131,7 +144,8 @@ Plain plainness(Inputs inputs, const TensorImpl& out, DType computed) {
   return result;
 }
 
-void run_blocks(Inputs inputs, const TensorImpl& out, kernels::PointwiseFn kernel, int64_t begin, int64_t end) {
+void run_blocks(Inputs inputs, const TensorImpl& out, kernels::PointwiseFn kernel, int64_t begin,
+                int64_t end) {
   const int64_t skip = begin * static_cast<int64_t>(element_size(out.dtype));
   const void* in[kMaxInputs];
   for (size_t i = 0; i < inputs.size(); ++i) in[i] = inputs[i]->impl().data() + skip;
@@ -139,7 +153,8 @@ void run_blocks(Inputs inputs, const TensorImpl& out, kernels::PointwiseFn kerne
 }
 
 /// The same where numbers stand among the operands: each is repeated to fill a block.
-void run_blocks_and_numbers(Inputs inputs, const TensorImpl& out, kernels::PointwiseFn kernel, int64_t begin, int64_t end) {
+void run_blocks_and_numbers(Inputs inputs, const TensorImpl& out, kernels::PointwiseFn kernel, int64_t begin,
+                            int64_t end) {
   const auto size = static_cast<int64_t>(element_size(out.dtype));
   const int64_t block = std::min(kBlock, end - begin);
   alignas(64) char repeated[kMaxInputs][kBlock * 8];
@@ -148,7 +163,9 @@ void run_blocks_and_numbers(Inputs inputs, const TensorImpl& out, kernels::Point
   for (size_t i = 0; i < inputs.size(); ++i) {
     const TensorImpl& t = inputs[i]->impl();
     const bool number = !(t.sizes == out.sizes && t.dtype == out.dtype);
-    if (number) kernels::table().load[static_cast<int>(t.dtype)][static_cast<int>(compute_type(out.dtype))](t.data(), 0, repeated[i], block);
+    if (number)
+      kernels::table().load[static_cast<int>(t.dtype)][static_cast<int>(compute_type(out.dtype))](
+          t.data(), 0, repeated[i], block);
     in[i] = number ? repeated[i] : t.data() + begin * size;
     step[i] = number ? 0 : block * size;
   }
@@ -167,39 +184,31 @@ void for_pieces(int64_t numel, const Piece& piece) {
 
 }  // namespace
 
-DType pointwise_input_type(const Op& op, Inputs inputs) {
-  DType common;
-  if (alike(inputs)) {
-    common = inputs[0]->dtype();
-  } else if (op.type_rule == TypeRule::select) {
-    common = result_type(inputs.subspan(1));
-  } else if (op.type_rule == TypeRule::fill) {
-    common = inputs[0]->dtype();
-  } else {
-    common = result_type(inputs);
-  }
-  return op.type_rule == TypeRule::floating && !is_floating(common) ? get_default_dtype() : common;
-}
+DType pointwise_input_type(const Op& op, Inputs inputs) { return input_type(op, inputs); }
 
 void infer_pointwise(const Op& op, Inputs inputs, Specs& out) {
-  Shape sizes = inputs[0]->shape();
-  for (size_t i = 1; i < inputs.size(); ++i) {
-    const Shape& other = inputs[i]->shape();
-    if (!other.empty() && !(other == sizes)) sizes = broadcast_shapes(sizes, other, op.name.data());
+  TensorSpec& spec = out.emplace_back(inputs[0]->shape(), kBool);
+  for (const Tensor* t : inputs.subspan(1)) {
+    const Shape& other = t->shape();
+    if (!other.empty() && !(other == spec.sizes))
+      spec.sizes = broadcast_shapes(spec.sizes, other, op.name.data());
   }
-  out.push_back({sizes, gives_bool(op) ? kBool : pointwise_input_type(op, inputs)});
+  if (!gives_bool(op)) spec.dtype = input_type(op, inputs);
 }
 
 void run_pointwise(const Op& op, Inputs inputs, const void*, std::span<Tensor> out) {
-  const Compute compute = compute_type(pointwise_input_type(op, inputs));
+  const Compute compute = compute_type(input_type(op, inputs));
   const kernels::PointwiseFn kernel = kernels::table().pointwise[op.index][static_cast<int>(compute)];
   GRAPNEL_ASSERT(kernel, op.name, " has no kernel for ", dtype_of(compute));
   const TensorImpl& target = out[0].impl();
   switch (plainness(inputs, target, dtype_of(compute))) {
     case Plain::blocks:
-      return for_pieces(target.numel, [&](int64_t begin, int64_t end) { run_blocks(inputs, target, kernel, begin, end); });
+      return for_pieces(target.numel,
+                        [&](int64_t begin, int64_t end) { run_blocks(inputs, target, kernel, begin, end); });
     case Plain::blocks_and_numbers:
-      return for_pieces(target.numel, [&](int64_t begin, int64_t end) { run_blocks_and_numbers(inputs, target, kernel, begin, end); });
+      return for_pieces(target.numel, [&](int64_t begin, int64_t end) {
+        run_blocks_and_numbers(inputs, target, kernel, begin, end);
+      });
     case Plain::no: break;
   }
   Nest nest(out[0]);
@@ -216,7 +225,9 @@ void run_pointwise(const Op& op, Inputs inputs, const void*, std::span<Tensor> o
   if (nest.numel == 0) return;
   const Blocks blocks(nest, compute, kernel);
   const bool direct = blocks.all_direct();
-  auto piece = [&](int64_t begin, int64_t end) { direct ? blocks.run_direct(begin, end) : blocks.run_staged(begin, end); };
+  auto piece = [&](int64_t begin, int64_t end) {
+    direct ? blocks.run_direct(begin, end) : blocks.run_staged(begin, end);
+  };
   for_pieces(nest.numel, piece);
 }
 

@@ -16,13 +16,13 @@ class Recorder;
 extern constinit thread_local Recorder* current [[gnu::tls_model("initial-exec")]];
 inline bool active() { return current != nullptr; }
 
-/// Appends a call. `out` are pending tensors, views made already, or for an in-place call the tensor that is written.
+/// Appends a call of `op` and gives its results: pending tensors, or views, which are made at once.
+void call(const Op& op, Inputs inputs, const void* attrs, Outputs& out);
+/// The same with results at hand. `out` are pending tensors, views made already, or for an in-place call the tensor that is written.
 void append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out, bool inplace);
 /// Memory for the result of a recorded call: none yet.
 Tensor pending_empty(const Shape& sizes, DType dtype);
 
-/// Runs what was recorded if it touches the memory of `t`, which somebody outside is about to see.
-void before_access(const Tensor& t);
 /// Runs what was recorded so far; for ops that need values to know their shapes. `what` says who needs them.
 void flush(const char* what);
 /// Runs `undo` if what is being recorded is given up instead of run.
@@ -45,7 +45,9 @@ uint32_t holds(const Storage& storage);
 /// Names the reader in messages about values that are read while recording.
 class Reading {
  public:
-  explicit Reading(const char* what) : outer_(current_reader) { if (!outer_) current_reader = what; }
+  explicit Reading(const char* what) : outer_(current_reader) {
+    if (!outer_) current_reader = what;
+  }
   ~Reading() { current_reader = outer_; }
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;

@@ -20,8 +20,13 @@ struct InferenceMode {
 
 namespace tape {
 
+/// Whether the base of a view was changed in place by something that requires grad.
+bool tracks_base(const Tensor& view);
 /// Whether a gradient flows to `t`. Views also ask their base, which may have been changed since.
-bool tracks(const Tensor& t);
+inline bool tracks(const Tensor& t) {
+  const TensorImpl& impl = t.impl();
+  return impl.requires_grad || (impl.differentiable_view && tracks_base(t));
+}
 /// Makes the node of a call that was just computed.
 void record(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> outputs);
 /// Marks `view` as a differentiable view of `base`'s base; views of several outputs refuse in-place changes.

@@ -64,12 +64,7 @@ int64_t checked_numel(IntArrayRef sizes, const char* what) {
 
 Shape contiguous_strides(const Shape& sizes) {
   Shape strides;
-  strides.resize(sizes.size());
-  int64_t stride = 1;
-  for (int i = sizes.size() - 1; i >= 0; --i) {
-    strides[i] = stride;
-    stride *= std::max<int64_t>(sizes[i], 1);
-  }
+  strides.assign_contiguous(sizes);
   return strides;
 }
 
@@ -82,8 +77,8 @@ Shape broadcast_shapes(const Shape& a, const Shape& b, const char* what) {
     int64_t& x = out[offset + i];
     const int64_t y = shorter[i];
     if (x == y || y == 1) continue;
-    check(x == 1, what, ": shapes ", a, " and ", b, " do not broadcast: sizes ", x, " and ", y, " differ at dimension ",
-          offset + i, ".\nSizes must be equal, or one of them 1.");
+    check(x == 1, what, ": shapes ", a, " and ", b, " do not broadcast: sizes ", x, " and ", y,
+          " differ at dimension ", offset + i, ".\nSizes must be equal, or one of them 1.");
     x = y;
   }
   return out;
@@ -92,8 +87,8 @@ Shape broadcast_shapes(const Shape& a, const Shape& b, const char* what) {
 int wrap_dim(int64_t dim, int rank, const char* what) {
   const int effective = std::max(rank, 1);
   if (dim < -effective || dim >= effective) [[unlikely]]
-    fail(what, ": dimension ", dim, " is out of range; a tensor with ", rank, rank == 1 ? " dimension" : " dimensions", " accepts ",
-         -effective, " to ", effective - 1, ".");
+    fail(what, ": dimension ", dim, " is out of range; a tensor with ", rank,
+         rank == 1 ? " dimension" : " dimensions", " accepts ", -effective, " to ", effective - 1, ".");
   return static_cast<int>(dim < 0 ? dim + effective : dim);
 }
 
@@ -105,7 +100,8 @@ Shape wrap_dims(IntArrayRef dims, int rank, const char* what) {
   }
   for (int64_t d : dims) {
     const int wrapped = wrap_dim(d, rank, what);
-    check(std::find(out.begin(), out.end(), wrapped) == out.end(), what, ": dimension ", d, " appears twice in ", dims, ".");
+    check(std::find(out.begin(), out.end(), wrapped) == out.end(), what, ": dimension ", d,
+          " appears twice in ", dims, ".");
     if (rank > 0) out.push_back(wrapped);
   }
   std::sort(out.begin(), out.end());
@@ -122,12 +118,14 @@ Shape infer_view_size(IntArrayRef sizes, int64_t numel) {
       unknown = i;
     } else {
       check(out[i] >= 0, "view: sizes must be -1 or not negative, got ", sizes, ".");
-      check(!__builtin_mul_overflow(known, out[i], &known), "view: the number of elements of ", sizes, " does not fit in 64 bits.");
+      check(!__builtin_mul_overflow(known, out[i], &known), "view: the number of elements of ", sizes,
+            " does not fit in 64 bits.");
     }
   }
   if (unknown >= 0) {
     check(known != 0, "view: the size for -1 in ", sizes, " is ambiguous because another size is 0.");
-    check(numel % known == 0, "view: ", sizes, " is impossible for ", numel, " elements (", numel, " is no multiple of ", known, ").");
+    check(numel % known == 0, "view: ", sizes, " is impossible for ", numel, " elements (", numel,
+          " is no multiple of ", known, ").");
     out[unknown] = numel / known;
   } else {
     check(known == numel, "view: ", sizes, " has ", known, " elements but the tensor has ", numel, ".");

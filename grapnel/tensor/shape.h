@@ -39,6 +39,15 @@ class Shape {
     size_ = static_cast<uint8_t>(count);
     for (int i = 0; i < count; ++i) values_[i] = values[i];
   }
+  /// Becomes the strides of a dense tensor of these sizes.
+  void assign_contiguous(const Shape& sizes) {
+    size_ = sizes.size_;
+    int64_t stride = 1;
+    for (int i = size_ - 1; i >= 0; --i) {
+      values_[i] = stride;
+      if (sizes.values_[i] > 1) stride *= sizes.values_[i];
+    }
+  }
   std::vector<int64_t> vec() const { return {begin(), end()}; }
 
   friend bool operator==(const Shape& a, const Shape& b) {

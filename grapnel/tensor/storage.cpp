@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <new>
-#include <utility>
 
 #include "grapnel/base/allocator.h"
 #include "grapnel/base/pool.h"
@@ -28,17 +27,6 @@ void Storage::allocate() {
     data_ = base::allocate(bytes_);
     owner_ = Owner::allocator;
   }
-}
-
-void Storage::set_pending(PendingOwner* owner, uint32_t slot) {
-  if (data_) hidden_ = std::exchange(data_, nullptr);
-  pending_ = owner;
-  slot_ = slot;
-}
-
-void Storage::clear_pending() {
-  pending_ = nullptr;
-  if (hidden_) data_ = std::exchange(hidden_, nullptr);
 }
 
 void Storage::show_data() {

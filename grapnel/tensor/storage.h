@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <utility>
 
 #include "grapnel/base/intrusive_ptr.h"
 #include "grapnel/tensor/dtype.h"
@@ -45,7 +46,8 @@ class Storage {
   static IntrusivePtr<Storage> create_lazy(size_t bytes);
 
   void* data() const {
-    if (!data_) [[unlikely]] const_cast<Storage*>(this)->show_data();
+    if (!data_) [[unlikely]]
+      const_cast<Storage*>(this)->show_data();
     return data_;
   }
   size_t bytes() const { return bytes_; }
@@ -61,9 +63,16 @@ class Storage {
   // --- Note [Pending storage] ---------------------------------------------------------------------------------------
   PendingOwner* pending() const { return pending_; }
   uint32_t pending_slot() const { return slot_; }
-  void set_pending(PendingOwner* owner, uint32_t slot);
+  void set_pending(PendingOwner* owner, uint32_t slot) {
+    if (data_) hidden_ = std::exchange(data_, nullptr);
+    pending_ = owner;
+    slot_ = slot;
+  }
   /// Shows the data again, whatever it holds.
-  void clear_pending();
+  void clear_pending() {
+    pending_ = nullptr;
+    if (hidden_) data_ = std::exchange(hidden_, nullptr);
+  }
 
   void intrusive_retain() const noexcept { refs_.retain(); }
   void intrusive_release() const noexcept {

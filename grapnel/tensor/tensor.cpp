@@ -7,7 +7,8 @@
 
 namespace grapnel {
 
-IntrusivePtr<TensorImpl> TensorImpl::create(StoragePtr storage, DType dtype, const Shape& sizes, const Shape& strides, int64_t offset) {
+IntrusivePtr<TensorImpl> TensorImpl::create(StoragePtr storage, DType dtype, const Shape& sizes,
+                                            const Shape& strides, int64_t offset) {
   auto* t = new (base::pool_allocate(sizeof(TensorImpl))) TensorImpl;
   t->dtype = dtype;
   t->offset = offset;
@@ -20,12 +21,28 @@ IntrusivePtr<TensorImpl> TensorImpl::create(StoragePtr storage, DType dtype, con
   return IntrusivePtr<TensorImpl>::adopt(t);
 }
 
+IntrusivePtr<TensorImpl> TensorImpl::lazy(const Shape& sizes, DType dtype) {
+  int64_t n = 1, bytes = 0;
+  bool odd = false;
+  for (int64_t size : sizes) odd |= size <= 0 || __builtin_mul_overflow(n, size, &n);
+  if (odd) [[unlikely]]
+    n = checked_numel(sizes, "empty");  // nothing to store, or it says what is wrong
+  check(!__builtin_mul_overflow(n, static_cast<int64_t>(element_size(dtype)), &bytes), "empty: ", sizes,
+        " of ", dtype, " does not fit in memory.");
+  StoragePtr storage = Storage::create_lazy(static_cast<size_t>(bytes));
+  auto* t = new (base::pool_allocate(sizeof(TensorImpl))) TensorImpl;
+  t->dtype = dtype;
+  t->storage = std::move(storage);
+  t->numel = n;
+  t->sizes.assign(sizes.begin(), sizes.size());
+  t->strides.assign_contiguous(sizes);
+  return IntrusivePtr<TensorImpl>::adopt(t);
+}
+
 IntrusivePtr<TensorImpl> TensorImpl::empty(const Shape& sizes, DType dtype) {
-  const int64_t n = checked_numel(sizes, "empty");
-  int64_t bytes = 0;
-  check(!__builtin_mul_overflow(n, static_cast<int64_t>(element_size(dtype)), &bytes), "empty: ", sizes, " of ", dtype,
-        " does not fit in memory.");
-  return create(Storage::create(static_cast<size_t>(bytes)), dtype, sizes, contiguous_strides(sizes));
+  IntrusivePtr<TensorImpl> t = lazy(sizes, dtype);
+  t->storage->data();
+  return t;
 }
 
 void TensorImpl::destroy() const noexcept {
@@ -35,8 +52,9 @@ void TensorImpl::destroy() const noexcept {
 }
 
 void Tensor::undefined() {
-  fail("this tensor is undefined: it was default-constructed, moved from, or stands for an absent gradient.\n"
-       "Ask defined() before using it.");
+  fail(
+      "this tensor is undefined: it was default-constructed, moved from, or stands for an absent gradient.\n"
+      "Ask defined() before using it.");
 }
 
 int64_t Tensor::size(int64_t dim) const {

@@ -33,6 +33,8 @@ struct TensorImpl {
   static IntrusivePtr<TensorImpl> create(StoragePtr storage, DType dtype, const Shape& sizes, const Shape& strides, int64_t offset = 0);
   /// A contiguous tensor with memory of its own, uninitialised.
   static IntrusivePtr<TensorImpl> empty(const Shape& sizes, DType dtype);
+  /// The same, with memory that is allocated when somebody first asks for it.
+  static IntrusivePtr<TensorImpl> lazy(const Shape& sizes, DType dtype);
 
   char* data() const { return static_cast<char*>(storage->data()) + offset * static_cast<int64_t>(element_size(dtype)); }
   bool is_contiguous() const {

@@ -14,7 +14,7 @@
 namespace grapnel::codegen {
 
 /// Changes with every change of this file, of BlockProgram::Step or of the list of ops.
-inline constexpr uint32_t kLlvmApiVersion = 1;
+inline constexpr uint32_t kLlvmApiVersion = 2;
 inline constexpr char kLlvmApiSymbol[] = "grapnel_llvm_api";
 
 /// A BlockProgram without its containers.
@@ -24,6 +24,7 @@ struct ProgramView {
   const BlockProgram::Step* steps;
   const int32_t* outputs;
   int32_t input_count, scalar_count, step_count, output_count;
+  bool streams;
 };
 
 /// Takes bytes out of the module.

@@ -70,14 +70,17 @@ class KernelBuilder {
         refs_[static_cast<size_t>(first_ + s)] = emit_step(p_.steps[s]);
     for (int o = 0; o < p_.output_count; ++o) {
       const int reg = p_.outputs[o];
-      emitter_.store(type(reg), refs_[static_cast<size_t>(reg)],
-                     element_at(out_[static_cast<size_t>(o)], reg, i), element_alignment(reg));
+      llvm::Value* address = element_at(out_[static_cast<size_t>(o)], reg, i);
+      if (p_.streams) emitter_.stream(type(reg), refs_[static_cast<size_t>(reg)], address);
+      else emitter_.store(type(reg), refs_[static_cast<size_t>(reg)], address, element_alignment(reg));
     }
     llvm::Value* next = b_.CreateNSWAdd(i, b_.getInt64(emitter_.lanes()));
     i->addIncoming(next, loop);
     b_.CreateCondBr(b_.CreateICmpSLT(next, n_), loop, exit);
 
     b_.SetInsertPoint(exit);
+    // Such stores are ordered by nothing else, and the caller tells other threads that the values are there.
+    if (p_.streams) b_.CreateFence(llvm::AtomicOrdering::SequentiallyConsistent);
     b_.CreateRetVoid();
   }
 

@@ -204,6 +204,17 @@ void VectorEmitter::store(Type type, Ref value, llvm::Value* address, llvm::Alig
     b_.CreateAlignedStore(x.part[i], b_.CreateConstInBoundsGEP1_64(vec, address, i), alignment);
 }
 
+void VectorEmitter::stream(Type type, Ref value, llvm::Value* address) {
+  llvm::Type* vec = vector(type);
+  llvm::MDNode* past_caches =
+      llvm::MDNode::get(b_.getContext(), llvm::ConstantAsMetadata::get(b_.getInt32(1)));
+  const Packet x = values_[static_cast<size_t>(value)];
+  for (unsigned i = 0; i < x.count; ++i)
+    b_.CreateAlignedStore(x.part[i], b_.CreateConstInBoundsGEP1_64(vec, address, i),
+                          llvm::Align(shape_.bits / 8))
+        ->setMetadata(llvm::LLVMContext::MD_nontemporal, past_caches);
+}
+
 Ref VectorEmitter::broadcast(Type type, llvm::Value* number) {
   const unsigned count = parts(type);
   llvm::Value* splat = b_.CreateVectorSplat(shape_.lanes / count, number);

@@ -30,6 +30,8 @@ class VectorEmitter final : public Emitter {
   /// All lanes from and to consecutive memory.
   Ref load(Type type, llvm::Value* address, llvm::Align alignment);
   void store(Type type, Ref value, llvm::Value* address, llvm::Align alignment);
+  /// The same past the caches, to an address that is aligned to whole vectors. Other threads may see it only after a fence.
+  void stream(Type type, Ref value, llvm::Value* address);
   /// One number in all lanes.
   Ref broadcast(Type type, llvm::Value* number);
 
