@@ -61,10 +61,10 @@ int64_t batch_stride(const Tensor& t, int own_rank, int i, int rank) {
   return own < 0 || t.shape()[own] == 1 ? 0 : t.impl().strides[own];
 }
 
-/// c = a @ b; a and b of one compute type, c dense. Where c has another type its memory stays as it is, and `done` is given the tiles.
-/// With `fill` a has no memory. `rows_are_used_once`: answers that, and computes nothing.
-void multiply(const Tensor& a, const Tensor& b, const Tensor& c, Compute compute, const kernels::TileFn& done,
-              const kernels::TileFn& fill, bool* rows_are_used_once = nullptr) {
+/// c = a @ b; a and b of one compute type, c dense. Where c has another type its memory stays as it is, and steps.take gets the tiles.
+/// With steps.fill a has no memory. `rows_are_used_once`: answers that, and computes nothing.
+void multiply(const Tensor& a, const Tensor& b, const Tensor& c, Compute compute,
+              const kernels::GemmSteps& steps, bool* rows_are_used_once = nullptr) {
   const Matrices left = Matrices::left(a), right = Matrices::right(b);
   const auto size = static_cast<int64_t>(element_size(a.dtype()));
   kernels::GemmArgs args;
@@ -117,18 +117,22 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& c, Compute compute
     int64_t at[3] = {};
     for (int64_t i = batches.rank - 1, rest = o; i >= 0; rest /= batches.sizes[i], --i)
       for (int k = 0; k < 3; ++k) at[k] += rest % batches.sizes[i] * batches.strides[k][i];
-    args.a = fill ? nullptr : a.impl().data() + at[0] * size;
+    args.a = steps.fill ? nullptr : a.impl().data() + at[0] * size;
     args.b = b.impl().data() + at[1] * size;
     args.c = c.dtype() == a.dtype() ? c.impl().data() + at[2] * size : nullptr;
-    auto tell = [&](kernels::Tile tile) {
-      tile.begin += at[2];
-      done(tile);
+    const auto moved = [](const kernels::TileFn& fn, int64_t by) {
+      return [&fn, by](kernels::Tile tile) {
+        tile.begin += by;
+        fn(tile);
+      };
     };
-    auto compute_rows = [&](kernels::Tile tile) {
-      tile.begin += at[0];
-      fill(tile);
-    };
-    kernels::gemm(args, tell, fill ? kernels::TileFn(compute_rows) : kernels::TileFn());
+    const auto take = moved(steps.take, at[2]), done = moved(steps.done, at[2]),
+               fill = moved(steps.fill, at[0]);
+    kernels::GemmSteps here;
+    if (steps.take) here.take = take;
+    if (steps.done) here.done = done;
+    if (steps.fill) here.fill = fill;
+    kernels::gemm(args, here);
   }
 }
 
@@ -196,10 +200,10 @@ void run_matmul(const Tensor& a, const Tensor& b, const Tensor& out, kernels::Ti
   const Tensor left = fill ? without_memory(a, wide) : converted(a, wide), right = converted(b, wide);
   if (!out.is_contiguous()) {
     const Tensor dense_out(TensorImpl::empty(out.shape(), wide));
-    multiply(left, right, dense_out, compute, {}, {});
+    multiply(left, right, dense_out, compute, {});
     return copy_elements(out, dense_out);
   }
-  if (out.dtype() == wide) return multiply(left, right, out, compute, done, fill);
+  if (out.dtype() == wide) return multiply(left, right, out, compute, {.done = done, .fill = fill});
   // Narrow results are rounded tile by tile, so that the wide ones are never in memory as a whole.
   const auto store = kernels::table().store[static_cast<int>(out.dtype())][static_cast<int>(compute)];
   const auto from_size = static_cast<int64_t>(element_size(wide)),
@@ -208,14 +212,13 @@ void run_matmul(const Tensor& a, const Tensor& b, const Tensor& out, kernels::Ti
     for (int64_t i = 0; i < tile.rows; ++i)
       store(static_cast<const char*>(tile.local) + i * tile.cols * from_size,
             out.impl().data() + (tile.begin + i * tile.pitch) * to_size, 1, tile.cols);
-    done(tile);
   };
-  multiply(left, right, out, compute, round, fill);
+  multiply(left, right, out, compute, {.take = round, .done = done, .fill = fill});
 }
 
 bool matmul_in_pieces(const Tensor& a, const Tensor& b, const Tensor& out) {
   bool once = false;
-  multiply(a, b, out, compute_type(out.dtype()), {}, {}, &once);
+  multiply(a, b, out, compute_type(out.dtype()), {}, &once);
   return once;
 }
 

@@ -45,9 +45,10 @@ void conv2d_backward_data(const ConvParams& p, const void* grad_dst, const void*
 
 bool comes_in_images(const ConvParams& p, bool forward) {
   if (p.n < 2 || nothing_to_sum(p)) return false;
-  if (p.type == ConvType::f64) return p.groups == 1;
   const Cut cut(forward ? Pass::forward : Pass::backward_data, p);
-  return cut.channel_runs == 1 && cut.image_runs > 1;
+  const Tile images = cut.input(0);
+  if (p.type == ConvType::f64) return p.groups == 1 && images.cols <= kLargestFill;
+  return cut.channel_runs == 1 && cut.image_runs > 1 && images.rows * images.cols <= kLargestFill;
 }
 
 void conv2d_backward_weights(const ConvParams& p, const void* src, const void* grad_dst, void* grad_weights) {

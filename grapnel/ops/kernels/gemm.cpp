@@ -164,27 +164,73 @@ void make_dense(int64_t rows, int64_t cols, int64_t batch, Operand<T>& x) {
   x = {x.copy.get(), cols, 1, x.batch == 0 ? 0 : rows * cols, std::move(x.copy)};
 }
 
+/// Panels are rows of tiles. Whether there are enough to keep the threads busy, each with panels of its own.
+bool enough_panels(int64_t panels) { return panels >= 2 * get_num_threads(); }
+
+/// One call of gemm.
 template <class T>
-void run(const GemmArgs& g, const TileFn& done, const TileFn& fill) {
-  Operand<T> a{static_cast<const T*>(g.a), g.a_row, g.a_col, g.a_batch};
-  Operand<T> b{static_cast<const T*>(g.b), g.b_row, g.b_col, g.b_batch};
-  if constexpr (std::is_same_v<T, float>) {
-    tidy(g.m, g.k, a);
-    tidy(g.k, g.n, b);
-    if (g.m * g.n * g.k > small_product) {
-      if (!has_lines(g.m, g.k, a)) make_dense(g.m, g.k, g.batch, a);
-      if (!has_lines(g.k, g.n, b)) make_dense(g.k, g.n, g.batch, b);
+struct Product {
+  Product(const GemmArgs& args, const GemmSteps& the_steps)
+      : g(args),
+        steps(the_steps),
+        a{static_cast<const T*>(g.a), g.a_row, g.a_col, g.a_batch},
+        b{static_cast<const T*>(g.b), g.b_row, g.b_col, g.b_batch} {
+    if constexpr (std::is_same_v<T, float>) {
+      tidy(g.m, g.k, a);
+      tidy(g.k, g.n, b);
+      if (g.m * g.n * g.k > small_product) {
+        if (!has_lines(g.m, g.k, a)) make_dense(g.m, g.k, g.batch, a);
+        if (!has_lines(g.k, g.n, b)) make_dense(g.k, g.n, g.batch, b);
+      }
     }
   }
 
-  const Tiles t = cut(g.m, g.n, g.k);
-  const int64_t across = divide_up(g.n, t.n), down = divide_up(g.m, t.m), per_item = down * across;
-  const auto a_rows = [&](int64_t panel) {
-    return a.data + panel / down * a.batch + panel % down * t.m * a.row;
-  };
-  const auto tile = [&](int64_t index, const T* rows_of_a) {
-    const int64_t item = index / per_item, i = index % per_item / across * t.m, j = index % across * t.n;
-    Tile place{item * g.c_batch + i * g.c_row + j, std::min(t.m, g.m - i), std::min(t.n, g.n - j), g.c_row};
+  /// Which thread computes a tile, and when, changes no bit.
+  void run() const {
+    if (steps.fill || (steps.done && (across == 1 || enough_panels(g.batch * down)))) return run_panels();
+    if (g.batch * down * across == 1) tile(0, 0, a_rows(0));
+    else
+      share_out(g.batch * down * across, t.n, [&](int64_t begin, int64_t end) {
+        for (int64_t index = begin; index < end; ++index)
+          tile(index / across, index % across, a_rows(index / across));
+      });
+    tell(0, g.batch * down);
+  }
+
+  /// Small products of a batch are claimed several at a time. `n`: the columns of one piece.
+  template <class Fn>
+  void share_out(int64_t pieces, int64_t n, Fn&& fn) const {
+    constexpr int64_t work_per_claim = int64_t{1} << 18;
+    base::parallel_for(pieces, std::max<int64_t>(1, work_per_claim / std::max<int64_t>(1, t.m * n * g.k)),
+                       fn);
+  }
+
+  void run_panels() const {
+    share_out(g.batch * down, g.n, [&](int64_t begin, int64_t end) {
+      for (int64_t panel = begin; panel < end; ++panel) {
+        const T* const rows = steps.fill ? filled(panel) : a_rows(panel);
+        for (int64_t j = 0; j < across; ++j) tile(panel, j, rows);
+      }
+      tell(begin, end);
+    });
+  }
+
+  int64_t first_row(int64_t panel) const { return panel % down * t.m; }
+  int64_t row_count(int64_t panel) const { return std::min(t.m, g.m - first_row(panel)); }
+  const T* a_rows(int64_t panel) const { return a.data + panel / down * a.batch + first_row(panel) * a.row; }
+
+  /// Rows of a that are not in memory.
+  const T* filled(int64_t panel) const {
+    thread_local Scratch scratch;
+    const int64_t rows = row_count(panel);
+    T* const memory = static_cast<T*>(scratch.get(static_cast<size_t>(rows * g.k + kTileMargin) * sizeof(T)));
+    steps.fill({panel / down * g.a_batch + first_row(panel) * g.k, rows, g.k, g.k, memory});
+    return memory;
+  }
+
+  void tile(int64_t panel, int64_t column, const T* rows_of_a) const {
+    const int64_t item = panel / down, i = first_row(panel), j = column * t.n;
+    Tile place{item * g.c_batch + i * g.c_row + j, row_count(panel), std::min(t.n, g.n - j), g.c_row};
     T* c;
     int64_t c_row;
     if (g.c) {
@@ -198,44 +244,43 @@ void run(const GemmArgs& g, const TileFn& done, const TileFn& fill) {
     }
     gemm_tile(GemmBlock<T>{place.rows, place.cols, g.k, rows_of_a, a.row, a.col,
                            b.data + item * b.batch + j * b.col, b.row, b.col, c, c_row});
-    done(place);
-  };
-  if (fill) {
-    base::parallel_for(g.batch * down, 1, [&](int64_t panel, int64_t) {
-      thread_local Scratch scratch;
-      const int64_t i = panel % down * t.m, rows = std::min(t.m, g.m - i);
-      T* const memory =
-          static_cast<T*>(scratch.get(static_cast<size_t>(rows * g.k + kTileMargin) * sizeof(T)));
-      fill({panel / down * g.a_batch + i * g.k, rows, g.k, g.k, memory});
-      for (int64_t j = 0; j < across; ++j) tile(panel * across + j, memory);
-    });
-    return;
+    if (!g.c) steps.take(place);
   }
-  const int64_t tiles = g.batch * per_item;
-  if (tiles == 1) return tile(0, a_rows(0));
-  // Small products of a batch are claimed several at a time.
-  constexpr int64_t work_per_claim = int64_t{1} << 18;
-  const int64_t grain = std::max<int64_t>(1, work_per_claim / std::max<int64_t>(1, t.m * t.n * g.k));
-  base::parallel_for(tiles, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t index = begin; index < end; ++index) tile(index, a_rows(index / across));
-  });
-}
+
+  /// Panels [begin, end) are finished: all at once, if they lie behind each other.
+  void tell(int64_t begin, int64_t end) const {
+    if (!steps.done) return;
+    const auto start = [&](int64_t panel) { return panel / down * g.c_batch + first_row(panel) * g.c_row; };
+    if (g.c_row == g.n && (g.batch == 1 || g.c_batch == g.m * g.n)) {
+      const int64_t rows = (start(end - 1) - start(begin)) / g.n + row_count(end - 1);
+      return steps.done({start(begin), rows, g.n, g.n});
+    }
+    for (int64_t panel = begin; panel < end; ++panel)
+      steps.done({start(panel), row_count(panel), g.n, g.c_row});
+  }
+
+  const GemmArgs& g;
+  const GemmSteps& steps;
+  Operand<T> a, b;
+  const Tiles t = cut(g.m, g.n, g.k);
+  const int64_t across = divide_up(g.n, t.n), down = divide_up(g.m, t.m);
+};
 
 }  // namespace
 
-void gemm(const GemmArgs& args, TileFn done, TileFn fill) {
+void gemm(const GemmArgs& args, const GemmSteps& steps) {
   if (args.m == 0 || args.n == 0 || args.batch == 0) return;
   switch (args.type) {
-    case GemmType::f32: return run<float>(args, done, fill);
-    case GemmType::f64: return run<double>(args, done, fill);
-    case GemmType::i64: return run<int64_t>(args, done, fill);
+    case GemmType::f32: return Product<float>(args, steps).run();
+    case GemmType::f64: return Product<double>(args, steps).run();
+    case GemmType::i64: return Product<int64_t>(args, steps).run();
   }
 }
 
 bool a_comes_in_rows(const GemmArgs& args) {
   const Tiles t = cut(args.m, args.n, args.k);
   const int64_t panels = args.batch * divide_up(args.m, t.m);
-  return panels > 1 && (t.n >= args.n || panels >= 2 * get_num_threads());
+  return panels > 1 && t.m * args.k <= kLargestFill && (t.n >= args.n || enough_panels(panels));
 }
 
 }  // namespace grapnel::kernels

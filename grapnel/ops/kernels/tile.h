@@ -15,6 +15,9 @@ struct Tile {
 /// Values behind those of a tile of operands that may be overwritten.
 inline constexpr int64_t kTileMargin = 64;
 
+/// Values of an operand that a thread computes at once, at most: it keeps the memory.
+inline constexpr int64_t kLargestFill = int64_t{1} << 20;
+
 /// Something to do with each tile, or nothing: a borrowed callable, which must outlive the call it is given to. It runs on the thread that
 /// computed the tile, while others compute theirs, and may use the pool.
 class TileFn {
