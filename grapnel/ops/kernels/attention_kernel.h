@@ -21,7 +21,7 @@ class AttentionKernel {
   static constexpr int64_t lanes = sizeof(V) / sizeof(T);
 
   /// Queries of a block: few enough that little of a causal block is computed in vain, enough to make a product of it.
-  static constexpr int64_t kBlock = 32;
+  static constexpr int64_t kBlock = 16;
 
   static GRAPNEL_INLINE int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
   static constexpr int64_t whole(int64_t n) { return (n + lanes - 1) / lanes * lanes; }
