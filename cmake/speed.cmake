@@ -5,9 +5,10 @@ find_program(GRAPNEL_CCACHE ccache)
 mark_as_advanced(GRAPNEL_CCACHE)
 if(GRAPNEL_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Sloppiness lets sources behind a precompiled header be cached. NOHASHDIR lets build folders share
-  # objects: sources are named by absolute path, so the compiler's folder does not matter.
+  # objects: sources are named by absolute path, so the compiler's folder does not matter. DEPEND looks
+  # at whole files: a precompiled header made before a comment changed is no longer the same to g++.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
-      CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_NOHASHDIR=1 ${GRAPNEL_CCACHE})
+      CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1 ${GRAPNEL_CCACHE})
 endif()
 
 foreach(linker mold lld)
