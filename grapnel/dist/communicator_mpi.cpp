@@ -4,9 +4,14 @@
 /// The communication thread initialises MPI and makes every call after that, so any level of thread support will do. If the program has
 /// initialised MPI itself below MPI_THREAD_SERIALIZED, there is no such thread: progress is then made inside waits of the thread that
 /// called dist::init(). Deadlines are minded by a thread of their own, which calls nothing of MPI, so they hold even if MPI blocks.
+///
+/// Calls are made one at a time, by whoever has the turn. A thread that begins to wait takes it for a moment, if it is free: a short
+/// collective is then complete before the communication thread would have woken up. It makes no call that may block, and
+/// leaves long ones to the communication thread, so deadlines hold for it, too.
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -23,6 +28,8 @@ namespace {
 
 constexpr std::chrono::microseconds kMovesData{2};  ///< a round of polling takes longer only if it copies something
 constexpr int kSpins = 20;                           ///< rounds of polling without a nap
+constexpr std::chrono::microseconds kMoment{150};    ///< how long a waiting thread drives, and keeps a core
+constexpr std::chrono::milliseconds kRecently{5};
 
 using Line = MpiTransport::Line;
 using Ticket = MpiTransport::Ticket;
@@ -43,6 +50,8 @@ struct Posted {
   Line line = MpiTransport::kNone;
   std::function<Ticket()> start;
   std::function<void()> finish;  ///< when the ticket is complete; may be empty
+  bool may_block = false;
+  bool trusted = false;  ///< nobody was woken for it: its caller was expected to wait for it at once
 };
 using PostedPtr = std::shared_ptr<Posted>;
 
@@ -53,7 +62,7 @@ struct Fingerprint {
 };
 static_assert(std::is_trivially_copyable_v<Fingerprint>);
 
-class Engine {
+class Engine final : public detail::Driver {
  public:
   Engine(MpiTransport* transport, const MpiOptions& options) : transport_(transport), options_(options) {
     if (options.largest_count > 0) transport_->set_largest_count(options.largest_count);
@@ -62,10 +71,11 @@ class Engine {
       auto connected = Future<Done>::make();
       thread_ = std::thread([this, connected] { communicate(connected); });
       connected.wait();
+      if (transport_->allows_any_thread()) detail::driver.store(this, std::memory_order_release);
     } else {
       transport_->connect();
       progress_ = [this] {
-        if (!step()) std::this_thread::yield();
+        if (!step(Who::thread)) std::this_thread::yield();
       };
       detail::progress_while_waiting = &progress_;
     }
@@ -79,10 +89,42 @@ class Engine {
       return posted->op->done.set_error(std::make_exception_ptr(CommAborted(
           str(describe(*posted), ", was refused, because the group was given up: ", posted->fate->text, "\nAll ranks can make another with ProcessGroup::renew()."))));
     }
+    posted->trusted = !posted->may_block && waits_at_once_ && drove_recently();
+    const bool wake = !posted->trusted;
     pending_.insert({posted->op->deadline, posted});
     commands_.push_back(std::move(posted));
-    changed_.notify_all();
+    if (wake) changed_.notify_all();
   }
+
+  void drive(const detail::FutureState& until) override {
+    std::unique_lock turn(turn_, std::try_to_lock);
+    if (Lock lock(mutex_); !turn || std::any_of(pending_.begin(), pending_.end(), [](const auto& p) { return p.second->may_block; })) {
+      needed_ = true;
+      return changed_.notify_all();
+    }
+    const Clock::time_point end = Clock::now() + kMoment;
+    bool done = until.done();
+    for (; !done && !blocked_; done = until.done()) {
+      if (step(Who::waiter)) continue;
+      if (Clock::now() > end) break;
+    }
+    const bool rest = blocked_ || !active_.empty();
+    turn.unlock();
+    Lock lock(mutex_);
+    waits_at_once_ = done;
+    last_drive_ = Clock::now();
+    if (rest || !commands_.empty() || !notes_.empty()) {
+      needed_ = true;
+      changed_.notify_all();
+    }
+  }
+
+  /// Ends a line, as soon as nothing is under way on it. After a failure something may be for good; then it stays.
+  void close(Line line, const FatePtr& fate) {
+    std::lock_guard lock(mutex_);
+    closing_.push_back({line, fate});
+  }
+  int open_lines() const { return transport_->open_lines(); }
 
   FatePtr fate(const std::string& id) {
     std::lock_guard lock(mutex_);
@@ -171,18 +213,24 @@ class Engine {
     int idle_rounds = 0;
     while (true) {
       const Clock::time_point begin = Clock::now();
-      if (step()) {
+      std::unique_lock turn(turn_, std::try_to_lock);
+      if (turn && step(Who::thread)) {
         idle_rounds = 0;
         continue;
       }
+      const bool nothing_to_poll = !turn || active_.empty();
+      if (turn) turn.unlock();
       // MPI moves long messages in pieces, inside the calls that ask whether they are complete: a call that took its time has moved one, and
       // the next is not far.
       const bool moves_data = Clock::now() - begin > kMovesData;
       Lock lock(mutex_);
       if (stopping_ && commands_.empty() && notes_.empty()) break;
-      if (active_.empty()) {
-        // Notes of other ranks have to be seen, too, but there is no hurry.
-        changed_.wait_for(lock, std::chrono::milliseconds(20), [&] { return stopping_ || !commands_.empty() || !notes_.empty(); });
+      if (nothing_to_poll) {
+        // Notes of other ranks have to be seen, too, but there is no hurry; more so if somebody may have been trusted in vain.
+        const auto nap = drove_recently() ? std::chrono::microseconds(500) : std::chrono::milliseconds(20);
+        changed_.wait_for(lock, nap, [&] {
+          return stopping_ || needed_ || !notes_.empty() || std::any_of(commands_.begin(), commands_.end(), [](const PostedPtr& p) { return !p->trusted; });
+        });
         continue;
       }
       lock.unlock();
@@ -195,6 +243,8 @@ class Engine {
       if (detail::waiting_threads.load(std::memory_order_relaxed) > 0) std::this_thread::yield();
       else if (++idle_rounds > kSpins) std::this_thread::sleep_for(std::chrono::microseconds(std::min(5 + (idle_rounds - kSpins) / 8, 100)));
     }
+    detail::driver.store(nullptr, std::memory_order_release);
+    const std::lock_guard turn(turn_);
     // What is left under way belongs to groups that failed; with all ranks alive MPI can still be ended.
     if (!timed_out_) transport_->disconnect();
     Lock lock(mutex_);
@@ -202,17 +252,27 @@ class Engine {
     changed_.notify_all();
   }
 
-  /// One round: begins what was posted, looks at what is under way. True if anything happened.
-  bool step() {
+  enum class Who { thread, waiter };
+
+  /// One round: begins what was posted, looks at what is under way. True if anything happened. The caller has the turn.
+  bool step(Who who) {
     bool moved = false;
     Lock lock(mutex_);
+    blocked_ = who == Who::waiter && std::any_of(commands_.begin(), commands_.end(), [](const PostedPtr& p) { return p->may_block; });
+    if (blocked_) return false;
     std::deque<PostedPtr> fresh = std::exchange(commands_, {});
     std::deque<std::string> notes = std::exchange(notes_, {});
+    const std::vector<Closing> closing = std::exchange(closing_, {});
+    if (who == Who::thread) {
+      needed_ = false;
+      for (const PostedPtr& posted : fresh) waits_at_once_ &= !posted->trusted;
+    }
     lock.unlock();
     for (const std::string& note : notes) transport_->send_note(note.c_str());
     for (PostedPtr& posted : fresh) {
       moved = true;
-      if (options_.check_calls && !posted->op->call.is_point_to_point()) enqueue_checked(std::move(posted));
+      // A group that is being renewed has no line yet on which to compare.
+      if (options_.check_calls && posted->line != MpiTransport::kNone && !posted->op->call.is_point_to_point()) enqueue_checked(std::move(posted));
       else begin(std::move(posted));
     }
     for (size_t i = 0; i < active_.size();) {
@@ -236,8 +296,23 @@ class Engine {
     }
     while (const char* note = transport_->next_note()) heard_.push_back({note, Clock::now(), 0});
     if (!heard_.empty()) act_on_notes();
+    to_close_.insert(to_close_.end(), closing.begin(), closing.end());
+    if (!to_close_.empty()) close_idle_lines();
     return moved;
   }
+
+  void close_idle_lines() {
+    std::erase_if(to_close_, [&](const Closing& c) {
+      if (failed(c.fate)) return true;
+      const auto queue = unchecked_.find(c.line);
+      const bool queued = queue != unchecked_.end() && !queue->second.empty();
+      if (queued || std::any_of(active_.begin(), active_.end(), [&](const Active& a) { return a.posted->line == c.line; })) return false;
+      transport_->close(c.line);
+      return true;
+    });
+  }
+  /// With the lock held.
+  bool drove_recently() const { return Clock::now() - last_drive_ < kRecently; }
 
   // A rank that gives up has completed everything it did before; so may this one. What is under way gets a few rounds to arrive.
   void act_on_notes() {
@@ -345,9 +420,20 @@ class Engine {
   std::deque<std::string> notes_;
   std::multimap<Clock::time_point, PostedPtr> pending_;
   std::map<std::string, FatePtr> fates_;
+  struct Closing {
+    Line line;
+    FatePtr fate;
+  };
+  std::vector<Closing> closing_;
   std::atomic<bool> timed_out_{false};
   bool stopping_ = false, stopped_ = false;
-  // Of the communication thread:
+  bool needed_ = false;         ///< a thread that drove has left something under way
+  bool waits_at_once_ = false;  ///< the last collective was driven by the thread that waited for it
+  Clock::time_point last_drive_{};
+  // Of whoever has the turn:
+  std::mutex turn_;
+  bool blocked_ = false;  ///< what comes next may block
+  std::vector<Closing> to_close_;
   struct Heard {
     std::string text;
     Clock::time_point since;
@@ -365,18 +451,25 @@ class MpiCommunicator final : public Communicator {
   MpiCommunicator(Engine& engine, FatePtr fate, Line line, std::string name, int rank, std::vector<int> world)
       : engine_(engine), fate_(std::move(fate)), line_(line), name_(std::move(name)), rank_(rank), world_(std::move(world)) {}
 
+  ~MpiCommunicator() override {
+    if (line_ != MpiTransport::kWorld) engine_.close(line_, fate_);
+  }
+
   const std::string& name() const override { return name_; }
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(world_.size()); }
 
   void submit(OperationPtr op) override {
-    auto posted = make_posted(op);
-    posted->start = [op, line = line_, &transport = engine_.transport()] {
-      MpiOperation operation{op->call, nullptr, nullptr};
+    // Looked at here, since whoever begins the operation may be recording something of its own.
+    MpiOperation operation{op->call, nullptr, nullptr};
+    try {
       if (op->input.defined()) operation.input = op->input.data_ptr();
       if (op->output.defined()) operation.output = op->output.data_ptr();
-      return transport.start(line, operation);
-    };
+    } catch (...) {
+      return op->done.set_error(std::current_exception());
+    }
+    auto posted = make_posted(std::move(op));
+    posted->start = [operation, line = line_, &transport = engine_.transport()] { return transport.start(line, operation); };
     engine_.post(std::move(posted));
   }
 
@@ -448,6 +541,7 @@ class MpiCommunicator final : public Communicator {
     op->deadline = Clock::now() + op->timeout;
     op->done = Future<std::vector<Tensor>>::make(engine_.executor());
     auto posted = make_posted(op);
+    posted->may_block = true;
     fill(*posted);
     engine_.post(std::move(posted));
     op->done.wait();
@@ -485,5 +579,7 @@ std::shared_ptr<Communicator> connect_mpi(const MpiOptions& options) {
   for (size_t r = 0; r < world.size(); ++r) world[r] = static_cast<int>(r);
   return std::make_shared<MpiCommunicator>(*the_engine, the_engine->fate("world"), MpiTransport::kWorld, "world", transport.rank(MpiTransport::kWorld), std::move(world));
 }
+
+int open_mpi_lines() { return the_engine ? the_engine->open_lines() : 0; }
 
 }  // namespace grapnel::dist

@@ -15,4 +15,7 @@ struct MpiOptions {
 /// The communicator of all processes. Loads libgrapnel_mpi.so and starts the communication thread; once per process.
 std::shared_ptr<Communicator> connect_mpi(const MpiOptions& options);
 
+/// Communicators of MPI that are open in this process. Those of groups that are gone are freed, soon after.
+int open_mpi_lines();
+
 }  // namespace grapnel::dist

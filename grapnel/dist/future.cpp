@@ -4,6 +4,7 @@ namespace grapnel::dist::detail {
 
 thread_local std::function<void()>* progress_while_waiting = nullptr;
 std::atomic<int> waiting_threads{0};
+std::atomic<Driver*> driver{nullptr};
 
 namespace {
 struct CountedWait {
@@ -30,6 +31,7 @@ void FutureState::wait() const {
     return;
   }
   const CountedWait waiting;
+  if (Driver* d = driver.load(std::memory_order_acquire)) d->drive(*this);
   std::unique_lock lock(mutex_);
   arrived_.wait(lock, [&] { return done_; });
 }

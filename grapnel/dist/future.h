@@ -78,6 +78,16 @@ struct TypedState final : FutureState {
   std::optional<T> value;
 };
 
+/// Whoever drives the communication. A thread that is about to wait may do so in its stead, which saves waking two threads.
+class Driver {
+ public:
+  /// Works until the Future is complete, or for a moment; returns at once if somebody else is at it.
+  virtual void drive(const FutureState& until) = 0;
+
+ protected:
+  ~Driver() = default;
+};
+extern std::atomic<Driver*> driver;
 /// How many threads wait for a Future: as many cores are free for whoever drives the communication.
 extern std::atomic<int> waiting_threads;
 /// Called again and again while a thread waits; set where nobody else drives the communication.

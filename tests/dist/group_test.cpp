@@ -2,6 +2,7 @@
 #include <cmath>
 #include <thread>
 
+#include "grapnel/dist/communicator_mpi.h"
 #include "ranks.h"
 
 using namespace grapnel;
@@ -223,4 +224,37 @@ TEST_CASE("ranks of one machine find each other") {
     CHECK(own.size() == 2);
     CHECK(number(own.all_reduce(filled(group.rank())).single().wait()) == (group.rank() < 2 ? 1 : 5));
   }, {.ranks_per_machine = 2});
+}
+
+TEST_CASE("groups that are gone give their communicators back, when what they began is done") {
+  on_ranks(2, [](ProcessGroup group) {
+    const int before = dist::open_mpi_lines();  // those of earlier tests may be on their way out; none where ranks are threads
+    for (int i = 0; i < 50; ++i) {
+      const ProcessGroup some = i % 2 ? group.duplicate("copy") : group.subgroup({1, 0}, "reversed");
+      const Tensor t = filled(group.rank() + 1.0, {1000});
+      const dist::Work sum = some.all_reduce(t);
+      if (i % 5 == 0) continue;  // The group goes first.
+      sum.wait();
+      CHECK(all_are(t, 3));
+    }
+    group.barrier().wait();
+    for (int i = 0; i < 500 && dist::open_mpi_lines() > before; ++i) std::this_thread::sleep_for(10ms);
+    CHECK(dist::open_mpi_lines() <= before);
+  });
+}
+
+TEST_CASE("sums of every length are complete on all ranks, several at a time") {
+  on_ranks(2, [](ProcessGroup group) {
+    const double total = group.size() * (group.size() + 1) / 2.0;
+    for (const DType dtype : {kFloat32, kFloat16, kBFloat16, kInt64}) {
+      std::vector<Tensor> tensors;
+      std::vector<dist::Work> sums;
+      for (const int64_t n : {1, 2, 3, 511, 513, 4096, 65537, 262145, 1000003}) {
+        tensors.push_back(filled(group.rank() + 1.0, {n}, dtype));
+        sums.push_back(group.all_reduce(tensors.back()));
+      }
+      for (const dist::Work& w : sums) w.wait();
+      for (const Tensor& t : tensors) CHECK(all_are(t, total));
+    }
+  });
 }

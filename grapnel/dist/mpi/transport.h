@@ -9,7 +9,7 @@
 namespace grapnel::dist {
 
 /// Changes when anything in this file or in call.h does.
-inline constexpr uint32_t kMpiTransportVersion = 1;
+inline constexpr uint32_t kMpiTransportVersion = 2;
 inline constexpr char kMpiTransportSymbol[] = "grapnel_mpi_transport";
 
 /// A collective with the memory of this rank.
@@ -19,7 +19,7 @@ struct MpiOperation {
   void* output = nullptr;
 };
 
-/// All calls are made by one thread, the one that called connect(). Failures of MPI are thrown as std::runtime_error.
+/// Calls are made one at a time: by the thread that called connect(), or by any if allows_any_thread(). Failures of MPI are thrown as std::runtime_error.
 class MpiTransport {
  public:
   virtual ~MpiTransport() = default;
@@ -31,6 +31,8 @@ class MpiTransport {
 
   /// False if the program has initialised MPI itself, in a way that allows calls from its own thread only.
   virtual bool allows_thread() const = 0;
+  /// After connect(): whether other threads may make calls, too, one at a time.
+  virtual bool allows_any_thread() const = 0;
   /// Initialises MPI, unless the program has done so.
   virtual void connect() = 0;
   virtual int rank(Line line) const = 0;
@@ -45,6 +47,11 @@ class MpiTransport {
   virtual Line split(Line line, const int* ranks, int count) = 0;
   /// A line of ranks of the world; blocks until all of them have called it with the same number.
   virtual Line create(const int* world_ranks, int count, int number) = 0;
+
+  /// Ends a line on which nothing is under way. No other rank has to be there.
+  virtual void close(Line line) = 0;
+  /// How many there are; any thread may ask.
+  virtual int open_lines() const = 0;
 
   /// A short text to every other rank, outside of all lines.
   virtual void send_note(const char* text) = 0;

@@ -1,9 +1,10 @@
-/// The only file that knows MPI.
+/// The transport: lines, tickets and notes. This folder is the only one that knows MPI.
 #include <dlfcn.h>
 #include <mpi.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -13,7 +14,12 @@
 #include <vector>
 
 #include "grapnel/base/half.h"
+#include "grapnel/dist/mpi/direct_sum.h"
 #include "grapnel/dist/mpi/transport.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace grapnel::dist {
 
@@ -22,20 +28,29 @@ namespace {
 /// Long sums are made in pieces that are summed while they are in the cache, several under way at a time.
 constexpr int64_t kPieceBytes = 256 * 1024;
 
-void check_mpi(int code, const char* what) {
-  if (code == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING] = {};
-  int length = 0;
-  MPI_Error_string(code, text, &length);
-  throw std::runtime_error(std::string(what) + ": " + text);
-}
-
 // --- 16-bit arithmetic, which MPI does not have -----------------------------------------------------------------------------------
 
 // Sums are what training sends; made for several instruction sets, they keep up with memory.
 #define GRAPNEL_EACH_ISA [[gnu::target_clones("arch=skylake-avx512", "arch=haswell", "default")]]
-GRAPNEL_EACH_ISA void add(const Half* __restrict a, Half* __restrict b, int n) {
-  for (int i = 0; i < n; ++i) b[i] = Half(static_cast<float>(a[i]) + static_cast<float>(b[i]));
+#if defined(__x86_64__)
+// The processor's conversions round like ours, and two halves have no sum that is subnormal in float, so its modes do not matter.
+[[gnu::target("avx2,f16c")]] int add_eight_at_a_time(const Half* a, Half* b, int n) {
+  int i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const __m256 x = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a + i)));
+    const __m256 y = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(b + i)));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(b + i), _mm256_cvtps_ph(_mm256_add_ps(x, y), _MM_FROUND_TO_NEAREST_INT));
+  }
+  return i;
+}
+#endif
+void add(const Half* __restrict a, Half* __restrict b, int n) {
+  int i = 0;
+#if defined(__x86_64__)
+  static const bool has_conversions = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+  if (has_conversions) i = add_eight_at_a_time(a, b, n);
+#endif
+  for (; i < n; ++i) b[i] = Half(static_cast<float>(a[i]) + static_cast<float>(b[i]));
 }
 GRAPNEL_EACH_ISA void add(const BFloat16* __restrict a, BFloat16* __restrict b, int n) {
   for (int i = 0; i < n; ++i) b[i] = BFloat16(static_cast<float>(a[i]) + static_cast<float>(b[i]));
@@ -106,6 +121,7 @@ constexpr int kNoteSize = 1024;
 
 struct Pending {
   std::vector<MPI_Request> requests;
+  std::unique_ptr<DirectSum> sum;
   MPI_Datatype whole = MPI_DATATYPE_NULL;  ///< made for this operation
   std::unique_ptr<MPI_Comm> duplicate;
   MpiTransport::Line* made = nullptr;
@@ -119,6 +135,7 @@ class Transport final : public MpiTransport {
     if (initialized) MPI_Query_thread(&level);
     return level >= MPI_THREAD_SERIALIZED;
   }
+  bool allows_any_thread() const override { return level_ >= MPI_THREAD_SERIALIZED; }
   void connect() override {
     int initialized = 0, level = 0;
     MPI_Initialized(&initialized);
@@ -132,18 +149,23 @@ class Transport final : public MpiTransport {
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world), "MPI_Comm_dup");
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &notes_), "MPI_Comm_dup");
     add(world);
+    int* largest_tag = nullptr;
+    int known = 0;
+    MPI_Comm_get_attr(world, MPI_TAG_UB, &largest_tag, &known);
+    has_tags_ = known && *largest_tag >= DirectSum::kFirstTag + DirectSum::kTags;
+    MPI_Query_thread(&level_);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(notes_, MPI_ERRORS_RETURN);
     expect_note();
   }
   int rank(Line line) const override {
     int out = 0;
-    MPI_Comm_rank(lines_[static_cast<size_t>(line)], &out);
+    MPI_Comm_rank(comm_of(line), &out);
     return out;
   }
   int size(Line line) const override {
     int out = 0;
-    MPI_Comm_size(lines_[static_cast<size_t>(line)], &out);
+    MPI_Comm_size(comm_of(line), &out);
     return out;
   }
 
@@ -157,6 +179,7 @@ class Transport final : public MpiTransport {
     const auto it = pending_.find(ticket);
     if (it == pending_.end()) return true;
     Pending& p = it->second;
+    if (p.sum && !p.sum->advance()) return false;
     int done = 0;
     check_mpi(MPI_Testall(static_cast<int>(p.requests.size()), p.requests.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
     if (!done) return false;
@@ -170,7 +193,7 @@ class Transport final : public MpiTransport {
     Pending pending;
     pending.duplicate = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
     pending.made = made;
-    check_mpi(MPI_Comm_idup(lines_[static_cast<size_t>(line)], pending.duplicate.get(), &next_request(pending)), "MPI_Comm_idup");
+    check_mpi(MPI_Comm_idup(comm_of(line), pending.duplicate.get(), &next_request(pending)), "MPI_Comm_idup");
     return keep(std::move(pending));
   }
 
@@ -179,7 +202,7 @@ class Transport final : public MpiTransport {
     const int* at = std::find(ranks, ranks + count, own);
     MPI_Comm made = MPI_COMM_NULL;
     const bool member = at != ranks + count;
-    check_mpi(MPI_Comm_split(lines_[static_cast<size_t>(line)], member ? 0 : MPI_UNDEFINED, member ? static_cast<int>(at - ranks) : 0, &made), "MPI_Comm_split");
+    check_mpi(MPI_Comm_split(comm_of(line), member ? 0 : MPI_UNDEFINED, member ? static_cast<int>(at - ranks) : 0, &made), "MPI_Comm_split");
     return member ? add(made) : kNone;
   }
 
@@ -194,6 +217,13 @@ class Transport final : public MpiTransport {
     check_mpi(code, "MPI_Comm_create_group");
     return add(made);
   }
+
+  void close(Line line) override {
+    MPI_Comm_free(&lines_[static_cast<size_t>(line)].comm);
+    free_lines_.push_back(line);
+    --open_;
+  }
+  int open_lines() const override { return open_; }
 
   void send_note(const char* text) override {
     int own = 0, all = 0;
@@ -224,10 +254,25 @@ class Transport final : public MpiTransport {
   void set_largest_count(int64_t count) override { largest_ = count; }
 
  private:
+  struct LineState {
+    MPI_Comm comm = MPI_COMM_NULL;
+    int ranks = 0;
+    uint32_t sums = 0;  ///< direct sums so far: the same on all ranks, since they make the same calls in the same order
+  };
+  MPI_Comm comm_of(Line line) const { return lines_[static_cast<size_t>(line)].comm; }
   Line add(MPI_Comm comm) {
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    lines_.push_back(comm);
-    return static_cast<Line>(lines_.size()) - 1;
+    LineState state{comm};
+    MPI_Comm_size(comm, &state.ranks);
+    ++open_;
+    if (free_lines_.empty()) {
+      lines_.push_back(state);
+      return static_cast<Line>(lines_.size()) - 1;
+    }
+    const Line line = free_lines_.back();
+    free_lines_.pop_back();
+    lines_[static_cast<size_t>(line)] = state;
+    return line;
   }
   Ticket keep(Pending pending) {
     pending_.emplace(++last_ticket_, std::move(pending));
@@ -259,8 +304,9 @@ class Transport final : public MpiTransport {
     return pending.whole;
   }
 
-  void issue(MPI_Comm comm, const MpiOperation& operation, Pending& pending) {
+  void issue(LineState& line, const MpiOperation& operation, Pending& pending) {
     const Call& call = operation.call;
+    const MPI_Comm comm = line.comm;
     const bool large = call.count > largest_;
     const bool reduces = call.kind == CallKind::all_reduce || call.kind == CallKind::reduce_scatter;
     const MPI_Datatype type = large && !reduces ? whole(call, pending) : type_of(call.dtype);
@@ -268,7 +314,7 @@ class Transport final : public MpiTransport {
     switch (call.kind) {
       case CallKind::barrier:
       case CallKind::split: check_mpi(MPI_Ibarrier(comm, &next_request(pending)), "MPI_Ibarrier"); return;
-      case CallKind::all_reduce: return all_reduce(comm, operation, pending);
+      case CallKind::all_reduce: return all_reduce(line, operation, pending);
       case CallKind::reduce_scatter: return reduce_scatter(comm, operation, pending);
       case CallKind::broadcast:
         check_mpi(MPI_Ibcast(operation.output, count, type, call.peer, comm, &next_request(pending)), "MPI_Ibcast");
@@ -284,15 +330,21 @@ class Transport final : public MpiTransport {
     }
   }
 
-  void all_reduce(MPI_Comm comm, const MpiOperation& operation, Pending& pending) const {
+  void all_reduce(LineState& line, const MpiOperation& operation, Pending& pending) {
     const Call& call = operation.call;
     char* data = static_cast<char*>(operation.output);
     const auto size = static_cast<int64_t>(element_size(call.dtype));
+    const MPI_Datatype type = type_of(call.dtype);
+    const MPI_Op op = op_of(call.dtype, call.op);
+    const bool few = line.ranks > 1 && line.ranks <= DirectSum::kMostRanks;
+    if (few && has_tags_ && call.count > 0 && call.count <= largest_) {
+      pending.sum = std::make_unique<DirectSum>(DirectSum::Task{line.comm, data, call.count, size, type, op, line.sums++}, buffers_);
+      return;
+    }
     const int64_t most = std::min(largest_, kPieceBytes / size);
     for (int64_t at = 0; at < call.count || at == 0; at += most) {
       const int count = static_cast<int>(std::min(most, call.count - at));
-      check_mpi(MPI_Iallreduce(MPI_IN_PLACE, data + at * size, count, type_of(call.dtype), op_of(call.dtype, call.op), comm,
-                               &next_request(pending)), "MPI_Iallreduce");
+      check_mpi(MPI_Iallreduce(MPI_IN_PLACE, data + at * size, count, type, op, line.comm, &next_request(pending)), "MPI_Iallreduce");
       if (call.count == 0) return;
     }
   }
@@ -315,9 +367,13 @@ class Transport final : public MpiTransport {
                               static_cast<int>(std::min(largest_, call.count - at)), type, op, r, comm, &next_request(pending)), "MPI_Ireduce");
   }
 
-  bool owns_ = false;
+  bool owns_ = false, has_tags_ = false;
+  int level_ = MPI_THREAD_SINGLE;
   int64_t largest_ = int64_t{1} << 30;
-  std::vector<MPI_Comm> lines_;
+  std::vector<LineState> lines_;
+  std::vector<Line> free_lines_;
+  std::atomic<int> open_{0};
+  DirectSum::Buffers buffers_;
   std::unordered_map<Ticket, Pending> pending_;
   Ticket last_ticket_ = 0;
   MPI_Comm notes_ = MPI_COMM_NULL;
