@@ -42,7 +42,7 @@ void row(const char* what, F run) {
   passes.background_kernels = false;
   // Graphs are shared by functions that record the same; only an emptied cache plans anew.
   reset_compile_cache();
-  passes.epilogues = true;
+  passes.epilogues = passes.prologues = true;
   auto fused = compile(run);
   const Tensor result = fused();
   if (!result.equal(run())) {
@@ -51,10 +51,10 @@ void row(const char* what, F run) {
   }
   CompileOptions other;
   other.numerics = Numerics::fast;  // a key of its own
-  passes.epilogues = false;
+  passes.epilogues = passes.prologues = false;
   auto apart = compile(run, other);
   apart();
-  passes.epilogues = true;
+  passes.epilogues = passes.prologues = true;
   Cost eager, with, without;
   eager.mb = peak_mb(run), with.mb = peak_mb(fused), without.mb = peak_mb(apart);
   double spent = 0;

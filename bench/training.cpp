@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
     adam.step();
     return loss.detach();
   };
-  compile_detail::pass_options().epilogues = mode != "apart";
+  compile_detail::pass_options().epilogues = compile_detail::pass_options().prologues = mode != "apart";
   auto compiled = compile(step);
   const auto run = [&] { return mode == "eager" ? step() : compiled(); };
 
