@@ -50,7 +50,7 @@ TEST_CASE("a copy that nobody changes is not made") {
     z.relu_();
     return z.matmul(y.t());
   };
-  CHECK(plan_of(written) == "[clone relu] matmul");
+  CHECK(plan_of(written) == "[clone relu]> matmul");
   Tensor outside = rand({4, 6});
   auto source_written = [&](const Tensor&, const Tensor& y) {
     const Tensor before = outside.clone();
@@ -77,14 +77,14 @@ TEST_CASE("steps that undo or repeat each other are dropped where that changes n
   auto chain = [](const Tensor& x, const Tensor& y) {
     return x.neg().neg().relu().relu().abs().abs().matmul(y.t());
   };
-  CHECK(plan_of(chain) == "[relu abs] matmul");
+  CHECK(plan_of(chain) == "[relu abs]> matmul");
   auto used = [](const Tensor& x, const Tensor& y) {
     const Tensor minus = x.neg();
     return std::vector<Tensor>{minus, minus.neg().matmul(y.t())};
   };
   CHECK(plan_of(used) == "neg matmul");
   const WithPasses off([](PassOptions& o) { o.algebra = false; });
-  CHECK(plan_of(chain) == "[neg neg relu relu abs abs] matmul");
+  CHECK(plan_of(chain) == "[neg neg relu relu abs abs]> matmul");
 }
 
 TEST_CASE("no pass changes a bit, alone or with the others") {
