@@ -1,11 +1,13 @@
-/// Backward passes with many hooks, in every mode. `bench/backward.py` runs it beside PyTorch, its `torch.compile` and its compiled
-/// autograd.
+/// Backward passes with many hooks, in every mode. `bench/backward.py` runs it beside PyTorch, its
+/// `torch.compile` and its compiled autograd.
 ///
-///   bench_backward {mlp|optimizer|chain|wide} {eager|backward|step} {none|hooks|declared} [repeats]
+///   bench_backward {mlp|optimizer|chain|wide} {eager|backward|step} {none|hooks|declared}
+///   [repeats]
 ///
-/// Prints numbers that PyTorch's have to match, the median time in ms, the time of the first call, and the peak of memory in MB.
-/// `backward` compiles backward passes, `step` whole steps. Kernels are made before the first call returns, so that its time says what
-/// compiling costs; it is a cold start if $GRAPNEL_CACHE_DIR is empty, a warm one after that.
+/// Prints numbers that PyTorch's have to match, the median time in ms, the time of the first call,
+/// and the peak of memory in MB. `backward` compiles backward passes, `step` whole steps. Kernels
+/// are made before the first call returns, so that its time says what compiling costs; it is a cold
+/// start if $GRAPNEL_CACHE_DIR is empty, a warm one after that.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -41,10 +43,12 @@ std::function<void()> in_mode(Mode mode, std::function<void()> fn) {
 }
 
 Tensor weight(int64_t in, int64_t out, int seed) {  // keeps the size of what flows through
-  return networks::numbers({in, out}, seed, 4 / std::sqrt(static_cast<double>(in))).requires_grad_();
+  return networks::numbers({in, out}, seed, 4 / std::sqrt(static_cast<double>(in)))
+      .requires_grad_();
 }
 
-/// A step of an MLP 784-512-512-10, batch 64, with a clipping hook on every activation and every parameter.
+/// A step of an MLP 784-512-512-10, batch 64, with a clipping hook on every activation and every
+/// parameter.
 Work mlp(Mode mode, bool hooks) {
   struct State {
     std::vector<Tensor> w{weight(784, 512, 1), weight(512, 512, 2), weight(512, 10, 3)};
@@ -76,7 +80,8 @@ Work mlp(Mode mode, bool hooks) {
   return {in_mode(mode, step), [s] { return std::vector<double>{s->loss.item<double>()}; }};
 }
 
-/// 16 layers of 1024 x 1024 with AdamW; with hooks, each parameter is stepped during the pass and its gradient freed.
+/// 16 layers of 1024 x 1024 with AdamW; with hooks, each parameter is stepped during the pass and
+/// its gradient freed.
 Work optimizer(Mode mode, bool in_backward) {
   struct State {
     std::vector<Tensor> w;
@@ -135,7 +140,8 @@ Work chain(Mode mode, const std::string& hooks, int64_t elements) {
 double time_ms(const std::function<void()>& fn) {
   const auto begin = std::chrono::steady_clock::now();
   fn();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+      .count();
 }
 double median_ms(int repeats, const std::function<void()>& fn) {
   std::vector<double> times;
@@ -156,7 +162,8 @@ double memory_mb(const char* what) {
 int main(int argc, char** argv) {
   if (argc < 4)
     return std::printf(
-               "usage: %s {mlp|optimizer|chain|wide} {eager|backward|step} {none|hooks|declared} [repeats]\n",
+               "usage: %s {mlp|optimizer|chain|wide} {eager|backward|step} {none|hooks|declared} "
+               "[repeats]\n",
                argv[0]),
            2;
   const std::string what = argv[1], mode_name = argv[2], hooks = argv[3];
@@ -177,5 +184,6 @@ int main(int argc, char** argv) {
   for (const double v : work.results()) std::printf("%.9g ", v);
   std::ofstream("/proc/self/clear_refs") << 5;  // the peak is counted from here
   const double median = median_ms(repeats, work.run);
-  std::printf("\n%.4f ms, first %.1f ms, peak %.0f MB\n", median, first_ms, memory_mb("VmHWM:") - empty_mb);
+  std::printf("\n%.4f ms, first %.1f ms, peak %.0f MB\n", median, first_ms,
+              memory_mb("VmHWM:") - empty_mb);
 }

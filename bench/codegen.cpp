@@ -2,8 +2,9 @@
 ///
 ///   bench_codegen [ISA]
 ///
-/// For each program: milliseconds of processor time to compile cold (code generation, linking, first store to disk), milliseconds from the cache on disk,
-/// and nanoseconds per element of the kernel and of the interpreter, on one thread and data that stays in the second-level cache. The
+/// For each program: milliseconds of processor time to compile cold (code generation, linking,
+/// first store to disk), milliseconds from the cache on disk, and nanoseconds per element of the
+/// kernel and of the interpreter, on one thread and data that stays in the second-level cache. The
 /// results of both are compared before anything is timed.
 #include <stdlib.h>
 #include <time.h>
@@ -138,10 +139,11 @@ void measure(const char* name, const BlockProgram& p) {
     std::printf("%s: the results differ\n", name);
     std::exit(1);
   }
-  const double fast =
-      best_ns_per_element([&] { fn(compiled.in_pointers.data(), &compiled.out_pointer, nullptr, kCount); });
-  const double slow = best_ns_per_element(
-      [&] { interpret(p, interpreted.in_pointers.data(), &interpreted.out_pointer, nullptr, kCount); });
+  const double fast = best_ns_per_element(
+      [&] { fn(compiled.in_pointers.data(), &compiled.out_pointer, nullptr, kCount); });
+  const double slow = best_ns_per_element([&] {
+    interpret(p, interpreted.in_pointers.data(), &interpreted.out_pointer, nullptr, kCount);
+  });
   std::printf("%-22s %8.2f %8.2f %10.3f %10.3f %8lld\n", name, cold, warm, fast, slow,
               static_cast<long long>(jit_stats().object_bytes));
 }
@@ -157,14 +159,15 @@ int main(int argc, char** argv) {
   kernel_for(one("neg"));
   std::printf("%s; loading LLVM and the first kernel: %.2f ms\n", base::name_of(base::cpu_isa()),
               ms_since(begin));
-  std::printf("%-22s %8s %8s %10s %10s %8s\n", "program", "cold ms", "disk ms", "ns/elem", "eager ns",
-              "bytes");
+  std::printf("%-22s %8s %8s %10s %10s %8s\n", "program", "cold ms", "disk ms", "ns/elem",
+              "eager ns", "bytes");
   measure("add", one("add", 2));
-  for (const char* name : {"exp", "tanh", "log", "erf", "gelu", "sigmoid", "sin", "expm1", "log1p", "erfc",
-                           "atan", "asin", "sinh"})
+  for (const char* name : {"exp", "tanh", "log", "erf", "gelu", "sigmoid", "sin", "expm1", "log1p",
+                           "erfc", "atan", "asin", "sinh"})
     measure(name, one(name));
   measure("pow", one("pow", 2));
   measure("atan2", one("atan2", 2));
-  for (int length : {20, 50, 100}) measure(("chain of " + std::to_string(length)).c_str(), chain(length));
+  for (int length : {20, 50, 100})
+    measure(("chain of " + std::to_string(length)).c_str(), chain(length));
   std::filesystem::remove_all(folder);
 }

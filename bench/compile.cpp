@@ -1,9 +1,11 @@
-/// What compiling buys: recording cost, fused chains and rows, an MLP step with hooks, cold and warm starts. Results are checked before anything is
-/// timed; times are the best of many runs, so that other programs on the machine disturb little.
+/// What compiling buys: recording cost, fused chains and rows, an MLP step with hooks, cold and
+/// warm starts. Results are checked before anything is timed; times are the best of many runs, so
+/// that other programs on the machine disturb little.
 ///
 ///   bench_compile [--cpu] [--table] [recording] [chain] [bandwidth] [rows] [gelu] [mlp] [long]
 ///
-/// --cpu measures the processor time of one thread. --table prints lines for bench/compile.py, which runs the same rows in PyTorch.
+/// --cpu measures the processor time of one thread. --table prints lines for bench/compile.py,
+/// which runs the same rows in PyTorch.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -27,7 +29,8 @@ using networks::labels, networks::numbers;
 
 namespace {
 
-/// Wall time; with --cpu, of one thread, the processor time of the program, which a busy machine changes little.
+/// Wall time; with --cpu, of one thread, the processor time of the program, which a busy machine
+/// changes little.
 bool processor_time = false;
 bool table = false;
 double now_ms() {
@@ -63,7 +66,8 @@ void line(const char* what, double eager, double compiled, const Tensor& result)
   std::fflush(stdout);
 }
 
-/// Eager against compiled, which must give the same bits, for a function without arguments that returns a tensor.
+/// Eager against compiled, which must give the same bits, for a function without arguments that
+/// returns a tensor.
 template <class F>
 void row(const char* what, F&& run) {
   auto f = compile(run);
@@ -80,8 +84,9 @@ void row(const char* what, F&& run) {
   f();
   const CompileStats s = f.stats();
   std::printf(
-      "%-38s eager %8.3f ms   compiled %8.3f ms   without sweeps %8.3f ms   %lld ops in %lld kernels\n", what,
-      best_ms(run), best_ms(f), without, static_cast<long long>(s.fused_calls / s.graphs),
+      "%-38s eager %8.3f ms   compiled %8.3f ms   without sweeps %8.3f ms   %lld ops in %lld "
+      "kernels\n",
+      what, best_ms(run), best_ms(f), without, static_cast<long long>(s.fused_calls / s.graphs),
       static_cast<long long>(s.kernels / s.graphs));
   std::fflush(stdout);
 }
@@ -113,12 +118,14 @@ void recording() {
       scope.finish();
     });
   };
-  std::printf("recording an op                        tensor * tensor %.1f ns   tensor * number %.1f ns\n",
-              record_only(tensors) * 1e6 / kOps, record_only(numbers) * 1e6 / kOps);
+  std::printf(
+      "recording an op                        tensor * tensor %.1f ns   tensor * number %.1f ns\n",
+      record_only(tensors) * 1e6 / kOps, record_only(numbers) * 1e6 / kOps);
   auto f = compile(tensors);
   f();
-  std::printf("1000 ops on 4 elements                 eager %.1f ns per op   compiled %.1f ns per op\n",
-              best_ms(tensors) * 1e6 / kOps, best_ms(f) * 1e6 / kOps);
+  std::printf(
+      "1000 ops on 4 elements                 eager %.1f ns per op   compiled %.1f ns per op\n",
+      best_ms(tensors) * 1e6 / kOps, best_ms(f) * 1e6 / kOps);
 }
 
 void chain() {
@@ -134,24 +141,34 @@ void chain() {
 }
 
 void triad_piece(const float* a, const float* b, const float* c, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; i += 4) _mm_stream_ps(out + i, _mm_add_ps(_mm_mul_ps(_mm_load_ps(a + i), _mm_load_ps(b + i)), _mm_load_ps(c + i)));
+  for (int64_t i = 0; i < n; i += 4)
+    _mm_stream_ps(out + i, _mm_add_ps(_mm_mul_ps(_mm_load_ps(a + i), _mm_load_ps(b + i)),
+                                      _mm_load_ps(c + i)));
   _mm_sfence();
 }
-[[gnu::target("avx512f")]] void triad_piece_avx512(const float* a, const float* b, const float* c, float* out, int64_t n) {
+[[gnu::target("avx512f")]] void triad_piece_avx512(const float* a, const float* b, const float* c,
+                                                   float* out, int64_t n) {
   for (int64_t i = 0; i < n; i += 16)
-    _mm512_stream_ps(out + i, _mm512_add_ps(_mm512_mul_ps(_mm512_load_ps(a + i), _mm512_load_ps(b + i)), _mm512_load_ps(c + i)));
+    _mm512_stream_ps(out + i,
+                     _mm512_add_ps(_mm512_mul_ps(_mm512_load_ps(a + i), _mm512_load_ps(b + i)),
+                                   _mm512_load_ps(c + i)));
   _mm_sfence();
 }
-/// a * b + c by hand, with stores past the caches: what the machine gives to three streams that are read and one that is written.
+/// a * b + c by hand, with stores past the caches: what the machine gives to three streams that are
+/// read and one that is written.
 void triad_by_hand(const float* a, const float* b, const float* c, float* out, int64_t n) {
   const auto piece = __builtin_cpu_supports("avx512f") ? triad_piece_avx512 : triad_piece;
-  base::parallel_for(n, 16384, [&](int64_t begin, int64_t end) { piece(a + begin, b + begin, c + begin, out + begin, end - begin); });
+  base::parallel_for(n, 16384, [&](int64_t begin, int64_t end) {
+    piece(a + begin, b + begin, c + begin, out + begin, end - begin);
+  });
 }
 
-/// How much of the machine's memory bandwidth a fused kernel reaches. All sides move the same bytes with the same threads, too many for the caches.
+/// How much of the machine's memory bandwidth a fused kernel reaches. All sides move the same bytes
+/// with the same threads, too many for the caches.
 void bandwidth() {
   constexpr int64_t kMany = 1 << 22;
-  const Tensor a = numbers({kMany}, 1, 1), b = numbers({kMany}, 2, 1), c = numbers({kMany}, 3, 1), from = numbers({2 * kMany}, 4, 1);
+  const Tensor a = numbers({kMany}, 1, 1), b = numbers({kMany}, 2, 1), c = numbers({kMany}, 3, 1),
+               from = numbers({2 * kMany}, 4, 1);
   Tensor out = empty({kMany}), to = empty({2 * kMany});
   row("a * b + c on 4M", [&] { return a * b + c; });
   if (table) return;
@@ -159,11 +176,15 @@ void bandwidth() {
   float* const po = out.data_ptr<float>();
   auto fused = compile([&] { return a * b + c; });
   triad_by_hand(pa, pb, pc, po, kMany);
-  require((out - fused()).abs().max().item<float>() < 1e-6f, "a * b + c by hand");  // which may be contracted
+  require((out - fused()).abs().max().item<float>() < 1e-6f,
+          "a * b + c by hand");  // which may be contracted
   auto rate = [&](auto&& run) { return 16e-6 * static_cast<double>(kMany) / best_ms(run); };
-  const double copied = rate([&] { to.copy_(from); }), by_hand = rate([&] { triad_by_hand(pa, pb, pc, po, kMany); }), reached = rate(fused);
-  std::printf("%-38s copy %.1f GB/s   a * b + c by hand %.1f GB/s   fused %.1f GB/s, %.0f %% of the larger\n", "memory bandwidth", copied, by_hand, reached,
-              100 * reached / std::max(copied, by_hand));
+  const double copied = rate([&] { to.copy_(from); }),
+               by_hand = rate([&] { triad_by_hand(pa, pb, pc, po, kMany); }), reached = rate(fused);
+  std::printf(
+      "%-38s copy %.1f GB/s   a * b + c by hand %.1f GB/s   fused %.1f GB/s, %.0f %% of the "
+      "larger\n",
+      "memory bandwidth", copied, by_hand, reached, 100 * reached / std::max(copied, by_hand));
 }
 
 void rows() {
@@ -188,7 +209,8 @@ void rows() {
   const Tensor plain = x.detach();
   row("softmax by hand, 4096 x 512", [&] { return softmax_rows(plain); });
   row("softmax by hand, with its gradient", with_gradient(softmax_rows));
-  row("the op softmax, with its gradient", with_gradient([](const Tensor& t) { return softmax(t, -1); }));
+  row("the op softmax, with its gradient",
+      with_gradient([](const Tensor& t) { return softmax(t, -1); }));
   row("layer norm by hand, 4096 x 512", [&] { return norm_rows(plain); });
   row("layer norm by hand, with its gradient", with_gradient(norm_rows));
   row("scaled and masked softmax", [&] { return softmax_rows(plain * 0.125 + bias); });
@@ -243,9 +265,11 @@ void mlp(bool hooks) {
   const double eager = best_ms(step), compiled = best_ms(f);
   if (table) return line(hooks ? "MLP step, clip hooks" : "MLP step", eager, compiled, loss);
   std::printf(
-      "MLP step, batch 64, %-18s eager %8.3f ms   compiled %8.3f ms   cold start %.1f ms, from disk %.1f ms  "
+      "MLP step, batch 64, %-18s eager %8.3f ms   compiled %8.3f ms   cold start %.1f ms, from "
+      "disk %.1f ms  "
       " %s\n",
-      hooks ? "clip hooks" : "no hooks", eager, compiled, starts.cold, starts.warm, f.stats().str().c_str());
+      hooks ? "clip hooks" : "no hooks", eager, compiled, starts.cold, starts.warm,
+      f.stats().str().c_str());
 }
 
 void long_graph() {

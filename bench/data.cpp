@@ -1,9 +1,11 @@
-/// Whether training waits for its data: compiled steps on Fashion-MNIST with batches from the loader, beside the same steps on one batch.
+/// Whether training waits for its data: compiled steps on Fashion-MNIST with batches from the
+/// loader, beside the same steps on one batch.
 ///
 ///   bench_data [steps [rounds]]
 ///
-/// Needs the data set (apt-get install dataset-fashion-mnist). Rounds visit all ways of loading in turn. Prints the mean time of a step, and the median
-/// over the rounds of its ratio to the steps without loading of the same round.
+/// Needs the data set (apt-get install dataset-fashion-mnist). Rounds visit all ways of loading in
+/// turn. Prints the mean time of a step, and the median over the rounds of its ratio to the steps
+/// without loading of the same round.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -19,7 +21,8 @@ using namespace grapnel;
 namespace {
 
 double now_ms() {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch())
+  return std::chrono::duration<double, std::milli>(
+             std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
@@ -64,7 +67,8 @@ void measure(const std::string& model, const data::DatasetPtr& images, int64_t s
         took = now_ms() - begin;
       } else {
         const data::DataLoader loader(
-            images, {.batch_size = kBatch, .shuffle = true, .workers = way.workers, .drop_last = true});
+            images,
+            {.batch_size = kBatch, .shuffle = true, .workers = way.workers, .drop_last = true});
         data::Epoch epoch = loader.epoch(round + 1, loader.size() - steps);
         const double begin = now_ms();
         for (const data::Example& e : epoch) step(e.data, e.target);
@@ -77,8 +81,8 @@ void measure(const std::string& model, const data::DatasetPtr& images, int64_t s
     if (round < 0) std::this_thread::sleep_for(std::chrono::seconds(2));
   }
   for (const Loading& way : ways)
-    std::printf("%-6s %-16s %8.3f ms a step %8.3f\n", model.c_str(), way.name.c_str(), median(way.times),
-                median(way.ratios));
+    std::printf("%-6s %-16s %8.3f ms a step %8.3f\n", model.c_str(), way.name.c_str(),
+                median(way.times), median(way.ratios));
   std::fflush(stdout);
 }
 

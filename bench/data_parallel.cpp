@@ -1,4 +1,5 @@
-/// A training step of a 10 M-parameter MLP on several ranks, per hook: mpirun -np 2 bench_data_parallel. bench/data_parallel.py is the same in PyTorch.
+/// A training step of a 10 M-parameter MLP on several ranks, per hook: mpirun -np 2
+/// bench_data_parallel. bench/data_parallel.py is the same in PyTorch.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -11,7 +12,8 @@ namespace {
 
 /// 1024 - 2048 - 2048 - 1024: 10.5 M parameters with two hidden layers of 2048 and one more.
 nn::Sequential make_net() {
-  return nn::Sequential(nn::Linear(1024, 2048), nn::ReLU(), nn::Linear(2048, 2048), nn::ReLU(), nn::Linear(2048, 1920), nn::ReLU(), nn::Linear(1920, 10));
+  return nn::Sequential(nn::Linear(1024, 2048), nn::ReLU(), nn::Linear(2048, 2048), nn::ReLU(),
+                        nn::Linear(2048, 1920), nn::ReLU(), nn::Linear(1920, 10));
 }
 
 }  // namespace
@@ -39,12 +41,16 @@ int main() {
       optimizer.zero_grad();
       cross_entropy(model(x), y).backward();
       optimizer.step();
-      if (i >= 3) times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+      if (i >= 3)
+        times.push_back(
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     }
     std::sort(times.begin(), times.end());
     const double steps = static_cast<double>(times.size());
     if (group.rank() == 0)
-      std::printf("%-22s %8.1f ms/step %10.2f MB/step %8.1f ms exposed\n", name, 1e3 * times[times.size() / 2], static_cast<double>(model.group().bytes_sent() - bytes) / steps / 1e6,
+      std::printf("%-22s %8.1f ms/step %10.2f MB/step %8.1f ms exposed\n", name,
+                  1e3 * times[times.size() / 2],
+                  static_cast<double>(model.group().bytes_sent() - bytes) / steps / 1e6,
                   1e3 * (model.stats().exposed_seconds - exposed) / steps);
   };
   namespace hooks = dist::hooks;
@@ -54,6 +60,8 @@ int main() {
   run("bf16", [](auto& m) { m.register_comm_hook(hooks::bf16_compress); });
   run("quantize_per_tensor", [](auto& m) { m.register_comm_hook(hooks::quantize_per_tensor); });
   run("power_sgd rank 4", [](auto& m) {
-    m.register_comm_hook(std::make_shared<hooks::PowerSGDState>(hooks::PowerSGDOptions{.matrix_approximation_rank = 4, .start_powerSGD_iter = 2}), hooks::power_sgd);
+    m.register_comm_hook(std::make_shared<hooks::PowerSGDState>(hooks::PowerSGDOptions{
+                             .matrix_approximation_rank = 4, .start_powerSGD_iter = 2}),
+                         hooks::power_sgd);
   });
 }

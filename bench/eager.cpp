@@ -1,7 +1,9 @@
-/// What do single ops, chains, hooks, products, long tensors and a training step cost in eager mode?
+/// What do single ops, chains, hooks, products, long tensors and a training step cost in eager
+/// mode?
 ///
-/// The same source is built against Grapnel (bench_eager) and, where it is installed, against LibTorch (bench_eager_libtorch);
-/// bench/compare runs both and prints the table of docs/performance.md. Alone, it prints the times of one library.
+/// The same source is built against Grapnel (bench_eager) and, where it is installed, against
+/// LibTorch (bench_eager_libtorch); bench/compare runs both and prints the table of
+/// docs/performance.md. Alone, it prints the times of one library.
 #include "large_workloads.h"
 #include "small_workloads.h"
 

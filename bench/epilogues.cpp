@@ -1,4 +1,5 @@
-/// What running pointwise work on the tiles of products and convolutions buys: time and memory with it, without it, and in eager mode.
+/// What running pointwise work on the tiles of products and convolutions buys: time and memory with
+/// it, without it, and in eager mode.
 ///
 ///   bench_epilogues [threads]
 ///
@@ -24,7 +25,8 @@ template <class F>
 double once_ms(F& f) {
   const auto start = std::chrono::steady_clock::now();
   f();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
 }
 
 template <class F>
@@ -61,11 +63,12 @@ void row(const char* what, F run) {
   // In turn, so that whatever else the machine does disturbs all three alike.
   for (int i = 0; i < 10 || (spent < 1500 && i < 5000); ++i) {
     const double a = once_ms(run), b = once_ms(fused), c = once_ms(apart);
-    eager.ms = std::min(eager.ms, a), with.ms = std::min(with.ms, b), without.ms = std::min(without.ms, c);
+    eager.ms = std::min(eager.ms, a), with.ms = std::min(with.ms, b),
+    without.ms = std::min(without.ms, c);
     spent += a + b + c;
   }
-  std::printf("%-46s eager %8.3f ms %7.2f MB   apart %8.3f ms %7.2f MB   fused %8.3f ms %7.2f MB\n", what,
-              eager.ms, eager.mb, without.ms, without.mb, with.ms, with.mb);
+  std::printf("%-46s eager %8.3f ms %7.2f MB   apart %8.3f ms %7.2f MB   fused %8.3f ms %7.2f MB\n",
+              what, eager.ms, eager.mb, without.ms, without.mb, with.ms, with.mb);
   std::fflush(stdout);
 }
 
@@ -84,7 +87,8 @@ void products() {
     const Tensor x = randn({rows, 256}), w = randn({1024, 256}), b = randn({1024}),
                  residual = randn({rows, 1024});
     char name[64];
-    std::snprintf(name, sizeof name, "relu of a linear layer, %d x 256 x 1024", static_cast<int>(rows));
+    std::snprintf(name, sizeof name, "relu of a linear layer, %d x 256 x 1024",
+                  static_cast<int>(rows));
     row(name, [=] { return relu(linear(x, w, b)); });
     std::snprintf(name, sizeof name, "gelu and residual, %d x 256 x 1024", static_cast<int>(rows));
     row(name, [=] { return residual + gelu(linear(x, w, b)); });

@@ -1,9 +1,9 @@
 /// How fast are the matrix product and the convolution, on one thread and on two?
 ///
-/// One table: time and GFLOP/s per shape and number of threads, best of several runs. The marks tell how a
-/// and b lie in memory (n as written, t transposed); x W^T of a linear layer is nt, its gradients are nn and
-/// tn. Every result is compared with a plain sum before it is timed. With an argument, only rows whose name
-/// contains it.
+/// One table: time and GFLOP/s per shape and number of threads, best of several runs. The marks
+/// tell how a and b lie in memory (n as written, t transposed); x W^T of a linear layer is nt, its
+/// gradients are nn and tn. Every result is compared with a plain sum before it is timed. With an
+/// argument, only rows whose name contains it.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -92,7 +92,8 @@ void bench_gemm(const Shape& s) {
       sum += static_cast<double>(a[static_cast<size_t>(at / s.n * g.a_row + p * g.a_col)]) *
              static_cast<double>(b[static_cast<size_t>(p * g.b_row + at % s.n * g.b_col)]);
     }
-    require(std::abs(sum - static_cast<double>(c[static_cast<size_t>(at)])) < 1e-5 * static_cast<double>(s.k),
+    require(std::abs(sum - static_cast<double>(c[static_cast<size_t>(at)])) <
+                1e-5 * static_cast<double>(s.k),
             name);
   }
   row(name, 2.0 * static_cast<double>(s.batch * s.m * s.n * s.k), [&] { gemm(g); });
@@ -101,10 +102,10 @@ void bench_gemm(const Shape& s) {
 template <class T>
 void bench_conv(ConvParams p) {
   p.type = sizeof(T) == 4 ? ConvType::f32 : ConvType::f64;
-  const std::string name = std::string("conv ") + (sizeof(T) == 4 ? "f32 " : "f64 ") + std::to_string(p.n) +
-                           "x" + std::to_string(p.c) + "x" + std::to_string(p.h) + "x" + std::to_string(p.w) +
-                           " -> " + std::to_string(p.o) + ", " + std::to_string(p.kh) + "x" +
-                           std::to_string(p.kw);
+  const std::string name =
+      std::string("conv ") + (sizeof(T) == 4 ? "f32 " : "f64 ") + std::to_string(p.n) + "x" +
+      std::to_string(p.c) + "x" + std::to_string(p.h) + "x" + std::to_string(p.w) + " -> " +
+      std::to_string(p.o) + ", " + std::to_string(p.kh) + "x" + std::to_string(p.kw);
   if (name.find(filter) == std::string::npos) return;
   const auto src = values<T>(p.n * p.c * p.h * p.w),
              weights = values<T>(p.o * (p.c / p.groups) * p.kh * p.kw);
@@ -119,7 +120,8 @@ void bench_conv(ConvParams p) {
   conv2d_backward_weights(p, src.data(), dst.data(), grad_weights.data());
   const auto dot = [](const std::vector<T>& x, const std::vector<T>& y) {
     double sum = 0;
-    for (size_t i = 0; i < x.size(); ++i) sum += static_cast<double>(x[i]) * static_cast<double>(y[i]);
+    for (size_t i = 0; i < x.size(); ++i)
+      sum += static_cast<double>(x[i]) * static_cast<double>(y[i]);
     return sum;
   };
   const double expected = dot(dst, out), tolerance = 1e-3 * std::sqrt(flop);
@@ -159,13 +161,17 @@ int main(int argc, char** argv) {
     bench_gemm<float>(s);
   }
   for (int64_t size : {4, 16, 64, 128, 256, 512, 1024}) bench_gemm<double>({size, size, size});
-  for (const Shape& s :
-       {Shape{64, 512, 784, "nt"}, {64, 784, 512, "nn"}, {512, 784, 64, "tn"}, {1, 512, 512, "nt"}}) {
+  for (const Shape& s : {Shape{64, 512, 784, "nt"},
+                         {64, 784, 512, "nn"},
+                         {512, 784, 64, "tn"},
+                         {1, 512, 512, "nt"}}) {
     bench_gemm<double>(s);
   }
-  const ConvParams small{.n = 64, .c = 16, .h = 28, .w = 28, .o = 32, .kh = 3, .kw = 3, .pad = {1, 1}};
+  const ConvParams small{
+      .n = 64, .c = 16, .h = 28, .w = 28, .o = 32, .kh = 3, .kw = 3, .pad = {1, 1}};
   bench_conv<float>(small);
   bench_conv<float>({.n = 64, .c = 3, .h = 32, .w = 32, .o = 32, .kh = 3, .kw = 3, .pad = {1, 1}});
-  bench_conv<float>({.n = 1, .c = 128, .h = 28, .w = 28, .o = 128, .kh = 3, .kw = 3, .pad = {1, 1}});
+  bench_conv<float>(
+      {.n = 1, .c = 128, .h = 28, .w = 28, .o = 128, .kh = 3, .kw = 3, .pad = {1, 1}});
   bench_conv<double>(small);
 }

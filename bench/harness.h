@@ -1,7 +1,8 @@
 /// Runs workloads: checks them, times them, or counts their instructions under callgrind.
 ///
-/// A workload is a named step that can be repeated, and the tensors it leaves behind. `bench/compare` runs the same workload in
-/// two programs, one per library, compares what they leave behind, and only then looks at the times.
+/// A workload is a named step that can be repeated, and the tensors it leaves behind.
+/// `bench/compare` runs the same workload in two programs, one per library, compares what they
+/// leave behind, and only then looks at the times.
 #pragma once
 
 #include <algorithm>
@@ -35,8 +36,8 @@ struct Body {
   std::function<std::vector<Tensor>()> results;
 };
 
-/// What one step amounts to: so many ops, nodes or hook firings (reported in ns each), flop or bytes (reported per second), or
-/// one whole (reported as its time).
+/// What one step amounts to: so many ops, nodes or hook firings (reported in ns each), flop or
+/// bytes (reported per second), or one whole (reported as its time).
 enum class Unit { each, flop, byte, whole };
 
 struct Workload {
@@ -53,7 +54,9 @@ inline Tensor values(std::vector<int64_t> sizes, double scale = 1, double offset
   Tensor t = lib::empty(sizes);
   float* p = t.data_ptr<float>();
   for (int64_t i = 0; i < count; ++i)
-    p[i] = static_cast<float>(offset + scale * (static_cast<double>(static_cast<uint64_t>(i) * 2654435761u % 1009) / 1009 - 0.5));
+    p[i] = static_cast<float>(
+        offset +
+        scale * (static_cast<double>(static_cast<uint64_t>(i) * 2654435761u % 1009) / 1009 - 0.5));
   return t;
 }
 inline Tensor parameter(std::vector<int64_t> sizes, double scale = 1, double offset = 0) {
@@ -62,7 +65,8 @@ inline Tensor parameter(std::vector<int64_t> sizes, double scale = 1, double off
   return t;
 }
 
-/// Three numbers that tell tensors apart: the sum, the sum of magnitudes, and a sum in which every place has its own weight.
+/// Three numbers that tell tensors apart: the sum, the sum of magnitudes, and a sum in which every
+/// place has its own weight.
 inline void print_digest(const Tensor& t) {
   const Tensor dense = t.detach().contiguous();
   const float* p = dense.data_ptr<float>();
@@ -83,7 +87,8 @@ inline void check(const Workload& w) {
   std::printf("\n");
 }
 
-/// Best time of one step over batches long enough for the clock and short enough to slip between other programs.
+/// Best time of one step over batches long enough for the clock and short enough to slip between
+/// other programs.
 inline double best_seconds(const Body& body, double budget) {
   using Clock = std::chrono::steady_clock;
   body.step();
@@ -109,12 +114,14 @@ inline void time(const Workload& w, double budget, bool readable) {
   } else if (w.unit == Unit::whole) {
     std::printf("%-46s %10.3f ms\n", w.name.c_str(), seconds * 1e3);
   } else {
-    std::printf("%-46s %10.1f %s\n", w.name.c_str(), w.amount / seconds * 1e-9, w.unit == Unit::flop ? "GFLOP/s" : "GB/s");
+    std::printf("%-46s %10.1f %s\n", w.name.c_str(), w.amount / seconds * 1e-9,
+                w.unit == Unit::flop ? "GFLOP/s" : "GB/s");
   }
   std::fflush(stdout);
 }
 
-/// Leaves the instructions of `steps` steps in a dump of callgrind that is named after the workload.
+/// Leaves the instructions of `steps` steps in a dump of callgrind that is named after the
+/// workload.
 inline void count(const Workload& w, int steps) {
   const Body body = w.make();
   for (int i = 0; i < 3; ++i) body.step();
@@ -127,8 +134,12 @@ inline void count(const Workload& w, int steps) {
 }
 
 inline int usage(const char* program) {
-  std::printf("usage: %s [list|check|time|count] [--threads N] [--seconds S] [--steps N] [--exact] [text...]\n"
-              "Without a word, times every workload whose name contains one of the texts. With --exact, is one of them.\n", program);
+  std::printf(
+      "usage: %s [list|check|time|count] [--threads N] [--seconds S] [--steps N] [--exact] "
+      "[text...]\n"
+      "Without a word, times every workload whose name contains one of the texts. With --exact, is "
+      "one of them.\n",
+      program);
   return 2;
 }
 
@@ -146,15 +157,19 @@ inline int run(const std::vector<Workload>& workloads, int argc, char** argv) {
     else if (word == "--steps" && more) steps = std::atoi(argv[++i]);
     else if (word == "--exact") exact = true;
     else if (word.starts_with("--")) return usage(argv[0]);
-    else if (mode.empty() && (word == "list" || word == "check" || word == "time" || word == "count")) mode = word;
+    else if (mode.empty() &&
+             (word == "list" || word == "check" || word == "time" || word == "count"))
+      mode = word;
     else wanted.push_back(word);
   }
   for (const Workload& w : workloads) {
-    const bool chosen = wanted.empty() || std::any_of(wanted.begin(), wanted.end(), [&](std::string_view text) {
-      return exact ? w.name == text : w.name.find(text) != std::string::npos;
-    });
+    const bool chosen =
+        wanted.empty() || std::any_of(wanted.begin(), wanted.end(), [&](std::string_view text) {
+          return exact ? w.name == text : w.name.find(text) != std::string::npos;
+        });
     if (!chosen) continue;
-    if (mode == "list") std::printf("%s\t%d\t%.9g\n", w.name.c_str(), static_cast<int>(w.unit), w.amount);
+    if (mode == "list")
+      std::printf("%s\t%d\t%.9g\n", w.name.c_str(), static_cast<int>(w.unit), w.amount);
     else if (mode == "check") check(w);
     else if (mode == "count") count(w, steps);
     else time(w, budget, mode.empty());

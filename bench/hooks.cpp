@@ -2,8 +2,9 @@
 ///
 ///   bench_hooks [mlp|cnn|gpt] [rounds] [--cpu] [--only=NAME]
 ///
-/// Rounds visit the step without hooks and with each of them in turn, a few steps each, so that what disturbs the machine disturbs all alike.
-/// Prints the median step of each, and the median over the rounds of its ratio to the plain steps of the same round. --cpu: one thread, and its
+/// Rounds visit the step without hooks and with each of them in turn, a few steps each, so that
+/// what disturbs the machine disturbs all alike. Prints the median step of each, and the median
+/// over the rounds of its ratio to the plain steps of the same round. --cpu: one thread, and its
 /// processor time instead of wall time.
 #include <unistd.h>
 
@@ -68,7 +69,8 @@ Case on_parameters(std::string name, Make make) {
 }
 /// An object that watches while it lives.
 template <class Watcher>
-Hooked watching(std::shared_ptr<Watcher> w, std::function<void()> in_step, std::function<void()> after_step) {
+Hooked watching(std::shared_ptr<Watcher> w, std::function<void()> in_step,
+                std::function<void()> after_step) {
   return {std::move(in_step), std::move(after_step), [w]() mutable { w.reset(); }, {}};
 }
 Case saving(std::string name, std::function<hooks::SavedHook()> make) {
@@ -82,16 +84,17 @@ Case saving(std::string name, std::function<hooks::SavedHook()> make) {
 
 std::vector<Case> all_cases(const std::filesystem::path& folder) {
   std::vector<Case> cases;
-  cases.push_back(
-      {"none",
-       [](nn::Module&) { return Hooked{.in_step = {}, .after_step = {}, .remove = [] {}, .saved = {}}; },
-       {},
-       {}});
+  cases.push_back({"none",
+                   [](nn::Module&) {
+                     return Hooked{.in_step = {}, .after_step = {}, .remove = [] {}, .saved = {}};
+                   },
+                   {},
+                   {}});
   cases.push_back(on_parameters("ClipValue", [](const Tensor&) { return hooks::ClipValue{0.1}; }));
   cases.push_back(on_parameters("ClipNorm", [](const Tensor&) { return hooks::ClipNorm{1.0}; }));
   cases.push_back(on_parameters("Scale", [](const Tensor&) { return hooks::Scale{0.5}; }));
-  cases.push_back(on_parameters("ClipNorm | Scale",
-                                [](const Tensor&) { return hooks::ClipNorm{1.0} | hooks::Scale{0.5}; }));
+  cases.push_back(on_parameters(
+      "ClipNorm | Scale", [](const Tensor&) { return hooks::ClipNorm{1.0} | hooks::Scale{0.5}; }));
   cases.push_back(on_parameters("Noise", [](const Tensor&) { return hooks::Noise{1e-3}; }));
   cases.push_back(on_parameters(
       "Mask", [](const Tensor& p) { return hooks::Mask{networks::numbers(p.shape(), 5, 2) > 0}; }));
@@ -179,7 +182,8 @@ int main(int argc, char** argv) {
 
   std::vector<Case> cases = all_cases(folder);
   if (!only.empty())
-    std::erase_if(cases, [&](const Case& c) { return c.name != "none" && !c.name.starts_with(only); });
+    std::erase_if(cases,
+                  [&](const Case& c) { return c.name != "none" && !c.name.starts_with(only); });
   // Some networks have parameters that no layer of the list knows.
   std::erase_if(cases, [&](const Case& c) {
     try {

@@ -1,4 +1,5 @@
-/// Workloads in which arithmetic or memory decides: products, convolutions, long tensors, a training step.
+/// Workloads in which arithmetic or memory decides: products, convolutions, long tensors, a
+/// training step.
 #pragma once
 
 #include <thread>
@@ -9,7 +10,8 @@ namespace bench {
 
 /// One call of op() per step without recording; the result is kept so that it can be compared.
 template <class Op>
-Workload plain(std::string name, Unit unit, double amount, std::function<std::vector<Tensor>()> inputs, Op op) {
+Workload plain(std::string name, Unit unit, double amount,
+               std::function<std::vector<Tensor>()> inputs, Op op) {
   return {std::move(name), unit, amount, [inputs, op] {
             const std::vector<Tensor> in = inputs();
             auto last = std::make_shared<Tensor>();
@@ -23,9 +25,10 @@ Workload plain(std::string name, Unit unit, double amount, std::function<std::ve
 }
 
 inline Workload product(std::string name, int64_t m, int64_t k, int64_t n) {
-  return plain(std::move(name), Unit::flop, 2.0 * static_cast<double>(m * k * n),
-               [=] { return std::vector<Tensor>{values({m, k}), values({k, n})}; },
-               [](const std::vector<Tensor>& in) { return in[0].matmul(in[1]); });
+  return plain(
+      std::move(name), Unit::flop, 2.0 * static_cast<double>(m * k * n),
+      [=] { return std::vector<Tensor>{values({m, k}), values({k, n})}; },
+      [](const std::vector<Tensor>& in) { return in[0].matmul(in[1]); });
 }
 
 // N images, C channels in, K channels out, S pixels a side, 3x3.
@@ -33,13 +36,19 @@ constexpr int64_t N = 64, C = 16, K = 32, S = 28;
 constexpr double kConvFlop = 2.0 * N * C * K * S * S * 9;
 
 inline Workload conv_forward() {
-  return plain("conv2d 64x16x28x28 -> 32, 3x3, forward", Unit::flop, kConvFlop,
-               [] { return std::vector<Tensor>{values({N, C, S, S}), values({K, C, 3, 3}, 0.1), values({K})}; },
-               [](const std::vector<Tensor>& in) { return lib::conv2d(in[0], in[1], in[2], {1, 1}, {1, 1}); });
+  return plain(
+      "conv2d 64x16x28x28 -> 32, 3x3, forward", Unit::flop, kConvFlop,
+      [] {
+        return std::vector<Tensor>{values({N, C, S, S}), values({K, C, 3, 3}, 0.1), values({K})};
+      },
+      [](const std::vector<Tensor>& in) {
+        return lib::conv2d(in[0], in[1], in[2], {1, 1}, {1, 1});
+      });
 }
 inline Workload conv_backward() {
   return {"conv2d 64x16x28x28 -> 32, 3x3, backward", Unit::flop, 2 * kConvFlop, [] {
-            const Tensor x = parameter({N, C, S, S}), w = parameter({K, C, 3, 3}, 0.1), b = parameter({K});
+            const Tensor x = parameter({N, C, S, S}), w = parameter({K, C, 3, 3}, 0.1),
+                         b = parameter({K});
             const Tensor y = lib::conv2d(x, w, b, {1, 1}, {1, 1}), g = values({N, K, S, S});
             return Body{[=] {
                           for (const Tensor& t : {x, w, b}) t.mutable_grad() = Tensor();
@@ -49,7 +58,8 @@ inline Workload conv_backward() {
           }};
 }
 
-/// Runs part(0) to part(threads - 1) at once. What the two references below use, since they involve no library.
+/// Runs part(0) to part(threads - 1) at once. What the two references below use, since they involve
+/// no library.
 template <class Part>
 void at_once(int threads, const Part& part) {
   std::vector<std::thread> others;
@@ -76,7 +86,8 @@ inline Workload registers(std::string name, int threads) {
           }};
 }
 
-/// a + 2 * b into memory that exists: the speed of memory, as a reference for the rows below it. No library involved.
+/// a + 2 * b into memory that exists: the speed of memory, as a reference for the rows below it. No
+/// library involved.
 inline Workload triad(std::string name, int64_t count, int threads) {
   return {std::move(name), Unit::byte, 12.0 * static_cast<double>(count), [=] {
             const Tensor a = values({count}), b = values({count}), c = values({count});
@@ -85,11 +96,14 @@ inline Workload triad(std::string name, int64_t count, int threads) {
             auto part = [=](int t) {
               const int64_t begin = count * t / threads, end = count * (t + 1) / threads;
               using Pack [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
-              auto pack = [](auto* p, int64_t i) -> auto& { return *reinterpret_cast<Pack*>(const_cast<float*>(p + i)); };
+              auto pack = [](auto* p, int64_t i) -> auto& {
+                return *reinterpret_cast<Pack*>(const_cast<float*>(p + i));
+              };
               for (int64_t i = begin; i < end; i += 8) pack(pc, i) = pack(pa, i) + 2 * pack(pb, i);
             };
-            return Body{[=] { at_once(threads, part); },
-                        [=] { return std::vector<Tensor>{a, b, c}; }};  // Which also keeps them alive.
+            return Body{
+                [=] { at_once(threads, part); },
+                [=] { return std::vector<Tensor>{a, b, c}; }};  // Which also keeps them alive.
           }};
 }
 
@@ -100,19 +114,26 @@ inline void add_long_tensors(std::vector<Workload>& out, const std::string& size
   auto rows = [=] { return std::vector<Tensor>{values({count / 1024, 1024}, 4)}; };
   out.push_back(triad("triad " + size + ", 1 thread", count, 1));
   out.push_back(triad("triad " + size + ", 2 threads", count, 2));
-  out.push_back(plain("add " + size, Unit::byte, 12 * n, two, [](const std::vector<Tensor>& in) { return in[0] + in[1]; }));
-  out.push_back(plain("add in place " + size, Unit::byte, 12 * n, two, [](const std::vector<Tensor>& in) { return in[0].add_(in[1]); }));
-  out.push_back(plain("exp " + size, Unit::byte, 8 * n, one, [](const std::vector<Tensor>& in) { return in[0].exp(); }));
-  out.push_back(plain("gelu " + size, Unit::byte, 8 * n, one, [](const std::vector<Tensor>& in) { return lib::gelu(in[0]); }));
-  out.push_back(plain("sum " + size, Unit::byte, 4 * n, one, [](const std::vector<Tensor>& in) { return in[0].sum(); }));
-  out.push_back(plain("softmax " + size + " in rows of 1024", Unit::byte, 8 * n, rows, [](const std::vector<Tensor>& in) { return in[0].softmax(1); }));
+  out.push_back(plain("add " + size, Unit::byte, 12 * n, two,
+                      [](const std::vector<Tensor>& in) { return in[0] + in[1]; }));
+  out.push_back(plain("add in place " + size, Unit::byte, 12 * n, two,
+                      [](const std::vector<Tensor>& in) { return in[0].add_(in[1]); }));
+  out.push_back(plain("exp " + size, Unit::byte, 8 * n, one,
+                      [](const std::vector<Tensor>& in) { return in[0].exp(); }));
+  out.push_back(plain("gelu " + size, Unit::byte, 8 * n, one,
+                      [](const std::vector<Tensor>& in) { return lib::gelu(in[0]); }));
+  out.push_back(plain("sum " + size, Unit::byte, 4 * n, one,
+                      [](const std::vector<Tensor>& in) { return in[0].sum(); }));
+  out.push_back(plain("softmax " + size + " in rows of 1024", Unit::byte, 8 * n, rows,
+                      [](const std::vector<Tensor>& in) { return in[0].softmax(1); }));
 }
 
 /// One step of training: forward, cross entropy, backward, SGD.
 inline Workload mlp_step() {
   return {"MLP 784-512-512-10, batch 64, training step", Unit::whole, 1, [] {
-            const std::vector<Tensor> p = {parameter({512, 784}, 0.1), parameter({512}, 0.1), parameter({512, 512}, 0.1),
-                                           parameter({512}, 0.1),      parameter({10, 512}, 0.1), parameter({10}, 0.1)};
+            const std::vector<Tensor> p = {parameter({512, 784}, 0.1), parameter({512}, 0.1),
+                                           parameter({512, 512}, 0.1), parameter({512}, 0.1),
+                                           parameter({10, 512}, 0.1),  parameter({10}, 0.1)};
             const Tensor x = values({64, 784});
             Tensor target = lib::empty({64}, lib::kInt64);
             for (int64_t i = 0; i < 64; ++i) target.data_ptr<int64_t>()[i] = i * 7 % 10;
@@ -129,8 +150,10 @@ inline Workload mlp_step() {
 }
 
 inline std::vector<Workload> large_workloads() {
-  std::vector<Workload> out = {registers("registers, 1 thread", 1), registers("registers, 2 threads", 2)};
-  for (int64_t n : {64, 128, 256, 512, 1024, 2048}) out.push_back(product("matmul " + std::to_string(n) + " cubed", n, n, n));
+  std::vector<Workload> out = {registers("registers, 1 thread", 1),
+                               registers("registers, 2 threads", 2)};
+  for (int64_t n : {64, 128, 256, 512, 1024, 2048})
+    out.push_back(product("matmul " + std::to_string(n) + " cubed", n, n, n));
   out.push_back(product("matmul 64x784x512", 64, 784, 512));
   out.push_back(conv_forward());
   out.push_back(conv_backward());

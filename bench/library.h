@@ -1,6 +1,7 @@
 /// The library under test: Grapnel, or LibTorch where BENCH_LIBTORCH is defined.
 ///
-/// Both give the same names the same meaning, so one source measures either. What differs is stated here and nowhere else.
+/// Both give the same names the same meaning, so one source measures either. What differs is stated
+/// here and nowhere else.
 #pragma once
 
 #ifdef BENCH_LIBTORCH
@@ -17,6 +18,8 @@ inline lib::Tensor cross_entropy(const lib::Tensor& logits, const lib::Tensor& t
 namespace lib = grapnel;
 namespace bench {
 constexpr const char* library_name = "grapnel";
-inline lib::Tensor cross_entropy(const lib::Tensor& logits, const lib::Tensor& target) { return lib::cross_entropy(logits, target); }
+inline lib::Tensor cross_entropy(const lib::Tensor& logits, const lib::Tensor& target) {
+  return lib::cross_entropy(logits, target);
+}
 }  // namespace bench
 #endif

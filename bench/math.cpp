@@ -1,9 +1,11 @@
-/// How fast are our exponential and logarithmic functions, beside SLEEF's and those of glibc's vector library?
+/// How fast are our exponential and logarithmic functions, beside SLEEF's and those of glibc's
+/// vector library?
 ///
-/// One line per function and type: nanoseconds per element over 4096-element blocks that stay in the first cache,
-/// the best of many runs on one core. Our results are compared with the C library before anything is timed.
-/// Build with the kernels' own flags, -O3 -ffp-contract=off -fno-trapping-math -fno-math-errno, once with
-/// -mavx2 -mfma and once with -march=x86-64-v4 -mprefer-vector-width=512, and link -lsleef -lmvec.
+/// One line per function and type: nanoseconds per element over 4096-element blocks that stay in
+/// the first cache, the best of many runs on one core. Our results are compared with the C library
+/// before anything is timed. Build with the kernels' own flags, -O3 -ffp-contract=off
+/// -fno-trapping-math -fno-math-errno, once with -mavx2 -mfma and once with -march=x86-64-v4
+/// -mprefer-vector-width=512, and link -lsleef -lmvec.
 #include <immintrin.h>
 #include <sleef.h>
 
@@ -41,12 +43,14 @@ using VD = __m256d;
 
 // The vector functions of glibc, under the names that compilers call them by.
 extern "C" {
-#define DECLARE(f)             \
-  VF LIBMVEC_F32(f, v)(VF);    \
+#define DECLARE(f)          \
+  VF LIBMVEC_F32(f, v)(VF); \
   VD LIBMVEC_F64(f, v)(VD);
-DECLARE(exp) DECLARE(exp2) DECLARE(expm1) DECLARE(log) DECLARE(log2) DECLARE(log10) DECLARE(log1p)
-DECLARE(sinh) DECLARE(cosh) DECLARE(tanh) DECLARE(erf) DECLARE(erfc)
-VF LIBMVEC_F32(pow, vv)(VF, VF);
+DECLARE(exp)
+DECLARE(exp2)
+DECLARE(expm1)
+DECLARE(log) DECLARE(log2) DECLARE(log10) DECLARE(log1p) DECLARE(sinh) DECLARE(cosh) DECLARE(tanh)
+    DECLARE(erf) DECLARE(erfc) VF LIBMVEC_F32(pow, vv)(VF, VF);
 VD LIBMVEC_F64(pow, vv)(VD, VD);
 }
 
@@ -98,7 +102,8 @@ double ours(const char* name, Fn fn, Reference reference) {
     const double want = reference(b.x[i], b.x2[i]);
     const double got = b.y[i];
     if (std::abs(got - want) <= tolerance * std::abs(want)) continue;
-    std::printf("%s(%.17g, %.17g) = %.17g, but the C library has %.17g\n", name, double(b.x[i]), double(b.x2[i]), got, want);
+    std::printf("%s(%.17g, %.17g) = %.17g, but the C library has %.17g\n", name, double(b.x[i]),
+                double(b.x2[i]), got, want);
     std::exit(1);
   }
   return ns([&] { map<T>(fn); });
@@ -110,12 +115,14 @@ double vectors(Fn fn) {
   Block<T>& b = block<T>;
   return ns([&] {
     for (int i = 0; i < n; i += int(sizeof(V) / sizeof(T)))
-      *reinterpret_cast<V*>(b.y + i) = fn(*reinterpret_cast<const V*>(b.x + i), *reinterpret_cast<const V*>(b.x2 + i));
+      *reinterpret_cast<V*>(b.y + i) =
+          fn(*reinterpret_cast<const V*>(b.x + i), *reinterpret_cast<const V*>(b.x2 + i));
   });
 }
 
 template <class T, class Ours, class Reference, class Sleef, class Libmvec>
-void row(const char* name, double lo, double hi, Ours mine, Reference reference, Sleef sleef, Libmvec libmvec) {
+void row(const char* name, double lo, double hi, Ours mine, Reference reference, Sleef sleef,
+         Libmvec libmvec) {
   std::mt19937_64 random(1);
   std::uniform_real_distribution<double> x(lo, hi), x2(-3, 3);
   for (int i = 0; i < n; ++i) {
@@ -123,25 +130,30 @@ void row(const char* name, double lo, double hi, Ours mine, Reference reference,
     block<T>.x2[i] = static_cast<T>(x2(random));
   }
   const double grapnel = ours<T>(name, mine, reference);
-  std::printf("%-6s %-4s %5g .. %-5g %8.3f %8.3f %8.3f\n", name, sizeof(T) == 4 ? "f32" : "f64", lo, hi, grapnel,
-              vectors<T>(sleef), vectors<T>(libmvec));
+  std::printf("%-6s %-4s %5g .. %-5g %8.3f %8.3f %8.3f\n", name, sizeof(T) == 4 ? "f32" : "f64", lo,
+              hi, grapnel, vectors<T>(sleef), vectors<T>(libmvec));
 }
 
 // Functions of one argument are given a second one and ignore it.
-#define ROW(T, f, lo, hi, sleef, libmvec)                                                                     \
-  row<T>(#f, lo, hi, [](auto x, auto) { return grapnel::f(x); }, [](double x, double) { return std::f(x); },  \
-         [](auto x, auto) { return sleef(x); }, [](auto x, auto) { return libmvec(x); })
-#define BOTH(f, lo, hi, ulp)                                              \
-  ROW(float, f, lo, hi, SLEEF_F32(f, ulp), LIBMVEC_F32(f, v));            \
+#define ROW(T, f, lo, hi, sleef, libmvec)                                                \
+  row<T>(                                                                                \
+      #f, lo, hi, [](auto x, auto) { return grapnel::f(x); },                            \
+      [](double x, double) { return std::f(x); }, [](auto x, auto) { return sleef(x); }, \
+      [](auto x, auto) { return libmvec(x); })
+#define BOTH(f, lo, hi, ulp)                                   \
+  ROW(float, f, lo, hi, SLEEF_F32(f, ulp), LIBMVEC_F32(f, v)); \
   ROW(double, f, lo, hi, SLEEF_F64(f, ulp), LIBMVEC_F64(f, v))
-#define ROW2(T, f, lo, hi, sleef, libmvec)                                                                            \
-  row<T>(#f, lo, hi, [](auto x, auto y) { return grapnel::f(x, y); }, [](double x, double y) { return std::f(x, y); },  \
-         [](auto x, auto y) { return sleef(x, y); }, [](auto x, auto y) { return libmvec(x, y); })
+#define ROW2(T, f, lo, hi, sleef, libmvec)                                                         \
+  row<T>(                                                                                          \
+      #f, lo, hi, [](auto x, auto y) { return grapnel::f(x, y); },                                 \
+      [](double x, double y) { return std::f(x, y); }, [](auto x, auto y) { return sleef(x, y); }, \
+      [](auto x, auto y) { return libmvec(x, y); })
 
 }  // namespace
 
 int main() {
-  std::printf("%-6s %-4s %14s %8s %8s %8s   ns per element\n", "", "", "x", "grapnel", "sleef", "libmvec");
+  std::printf("%-6s %-4s %14s %8s %8s %8s   ns per element\n", "", "", "x", "grapnel", "sleef",
+              "libmvec");
   BOTH(exp, -10, 10, u10);
   BOTH(exp2, -10, 10, u10);
   BOTH(expm1, -10, 10, u10);

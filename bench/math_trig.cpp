@@ -1,9 +1,13 @@
-/// How fast are our trigonometric functions, beside SLEEF's 1 ulp functions and glibc's vector library?
+/// How fast are our trigonometric functions, beside SLEEF's 1 ulp functions and glibc's vector
+/// library?
 ///
-/// One line per function and range of arguments: nanoseconds per element over 4096-element blocks that stay in
-/// the first cache, the best of many runs on one core. `full` takes any argument, `common` is what a kernel may
-/// run on a block in common reach. Results are compared with the C library before anything is timed. Build with
-/// the kernels' own flags, once for -mavx2 -mfma and once for -march=x86-64-v4 -mprefer-vector-width=512.
+/// One line per function and range of arguments: nanoseconds per element over 4096-element blocks
+/// that stay in the first cache, the best of many runs on one core. `full` takes any argument,
+/// `common` is what a kernel may run on a block in common reach. Results are compared with the C
+/// library before anything is timed. Build with the kernels' own flags, once for -mavx2 -mfma and
+/// once for -march=x86-64-v4 -mprefer-vector-width=512.
+#include "grapnel/ops/math_trig.h"
+
 #include <immintrin.h>
 #include <sleef.h>
 
@@ -13,8 +17,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
-
-#include "grapnel/ops/math_trig.h"
 
 using namespace grapnel;
 
@@ -64,8 +66,8 @@ void check(const char* what, Reference reference) {
     const double got = static_cast<double>(d.y[i]);
     const double tolerance = sizeof(T) == 4 ? 2e-7 : 5e-16;
     if (std::abs(got - want) <= tolerance * std::abs(want)) continue;
-    std::printf("%s(%.17g, %.17g) = %.17g, but the C library has %.17g\n", what, static_cast<double>(d.x[i]),
-                static_cast<double>(d.x2[i]), got, want);
+    std::printf("%s(%.17g, %.17g) = %.17g, but the C library has %.17g\n", what,
+                static_cast<double>(d.x[i]), static_cast<double>(d.x2[i]), got, want);
     std::exit(1);
   }
 }
@@ -109,11 +111,11 @@ extern "C" {
 #define LIBMVEC2_F32(name) _ZGVdN8vv_##name##f
 #define LIBMVEC2_F64(name) _ZGVdN4vv_##name
 #endif
-#define DECLARE(f) \
+#define DECLARE(f)       \
   VF LIBMVEC_F32(f)(VF); \
   VD LIBMVEC_F64(f)(VD);
-DECLARE(sin) DECLARE(cos) DECLARE(tan) DECLARE(asin) DECLARE(acos) DECLARE(atan)
-VF LIBMVEC2_F32(atan2)(VF, VF);
+DECLARE(sin)
+DECLARE(cos) DECLARE(tan) DECLARE(asin) DECLARE(acos) DECLARE(atan) VF LIBMVEC2_F32(atan2)(VF, VF);
 VD LIBMVEC2_F64(atan2)(VD, VD);
 }
 
@@ -139,32 +141,52 @@ void fill(double largest, double largest2) {
 }
 
 // The one-argument functions have a second argument that they ignore.
-#define ROW(T, V, f, common_call, label, sleef, libmvec)                                                        \
-  do {                                                                                                          \
-    const auto reference = [](double a, double b) { (void)b; return std::f CALL(a, b); };                       \
-    using S = Num<T, Isa>;                                                                                      \
-    const double full = ours<T>(#f, [](S a, S b) __attribute__((always_inline)) { (void)b; return grapnel::f CALL(a, b); }, reference);        \
-    const double common = common_call;                                                                          \
-    const double other = vectors<T, V>([](V a, V b) { (void)b; return sleef CALL(a, b); });                     \
-    const double glibc = vectors<T, V>([](V a, V b) { (void)b; return libmvec CALL(a, b); });                   \
-    std::printf("%-6s %-4s %-14s %8.3f %8s %8.3f %8.3f\n", #f, sizeof(T) == 4 ? "f32" : "f64", label, full,     \
-                common < 0 ? "-" : (std::snprintf(text, sizeof text, "%.3f", common), text), other, glibc);     \
+#define ROW(T, V, f, common_call, label, sleef, libmvec)                                       \
+  do {                                                                                         \
+    const auto reference = [](double a, double b) {                                            \
+      (void)b;                                                                                 \
+      return std::f CALL(a, b);                                                                \
+    };                                                                                         \
+    using S = Num<T, Isa>;                                                                     \
+    const double full = ours<T>(                                                               \
+        #f,                                                                                    \
+        [](S a, S b) __attribute__((always_inline)) {                                          \
+          (void)b;                                                                             \
+          return grapnel::f CALL(a, b);                                                        \
+        },                                                                                     \
+        reference);                                                                            \
+    const double common = common_call;                                                         \
+    const double other = vectors<T, V>([](V a, V b) {                                          \
+      (void)b;                                                                                 \
+      return sleef CALL(a, b);                                                                 \
+    });                                                                                        \
+    const double glibc = vectors<T, V>([](V a, V b) {                                          \
+      (void)b;                                                                                 \
+      return libmvec CALL(a, b);                                                               \
+    });                                                                                        \
+    std::printf("%-6s %-4s %-14s %8.3f %8s %8.3f %8.3f\n", #f, sizeof(T) == 4 ? "f32" : "f64", \
+                label, full,                                                                   \
+                common < 0 ? "-" : (std::snprintf(text, sizeof text, "%.3f", common), text),   \
+                other, glibc);                                                                 \
   } while (false)
 
-#define BOTH(f, label)                                                              \
-  ROW(float, VF, f, -1.0, label, SLEEF_F32(f), LIBMVEC_F32(f));                     \
+#define BOTH(f, label)                                          \
+  ROW(float, VF, f, -1.0, label, SLEEF_F32(f), LIBMVEC_F32(f)); \
   ROW(double, VD, f, -1.0, label, SLEEF_F64(f), LIBMVEC_F64(f))
-#define COMMON(T, f) \
-  ours<T>(#f, [](S a, S) __attribute__((always_inline)) { return grapnel::f<Reach::common>(a); }, [](double a, double) { return std::f(a); })
-#define BOTH_COMMON(f, label)                                                       \
-  ROW(float, VF, f, COMMON(float, f), label, SLEEF_F32(f), LIBMVEC_F32(f));         \
+#define COMMON(T, f)                                                                          \
+  ours<T>(                                                                                    \
+      #f, [](S a, S) __attribute__((always_inline)) { return grapnel::f<Reach::common>(a); }, \
+      [](double a, double) { return std::f(a); })
+#define BOTH_COMMON(f, label)                                               \
+  ROW(float, VF, f, COMMON(float, f), label, SLEEF_F32(f), LIBMVEC_F32(f)); \
   ROW(double, VD, f, COMMON(double, f), label, SLEEF_F64(f), LIBMVEC_F64(f))
 
 }  // namespace
 
 int main() {
   char text[32];
-  std::printf("%-6s %-4s %-14s %8s %8s %8s %8s   ns per element\n", "", "", "|x| up to", "full", "common", "sleef", "libmvec");
+  std::printf("%-6s %-4s %-14s %8s %8s %8s %8s   ns per element\n", "", "", "|x| up to", "full",
+              "common", "sleef", "libmvec");
 #define CALL(a, b) (a)
   fill(3, 1);
   BOTH_COMMON(sin, "3");

@@ -1,4 +1,5 @@
-/// The networks of bench/training.cpp, bench/training.py and bench/hooks.cpp, with the same numbers everywhere.
+/// The networks of bench/training.cpp, bench/training.py and bench/hooks.cpp, with the same numbers
+/// everywhere.
 #pragma once
 
 #include <cmath>
@@ -18,11 +19,11 @@ inline Tensor numbers(const Shape& sizes, int seed, double scale) {
   Tensor t = empty(sizes);
   float* p = t.data_ptr<float>();
   for (int64_t i = 0; i < t.numel(); ++i)
-    p[i] = static_cast<float>(
-        scale * (static_cast<double>(
-                     (static_cast<uint64_t>(i) * 2654435761u + static_cast<uint64_t>(seed) * 40503u) % 1009) /
-                     1009 -
-                 0.5));
+    p[i] = static_cast<float>(scale * (static_cast<double>((static_cast<uint64_t>(i) * 2654435761u +
+                                                            static_cast<uint64_t>(seed) * 40503u) %
+                                                           1009) /
+                                           1009 -
+                                       0.5));
   return t;
 }
 inline Tensor labels(const Shape& sizes, int64_t below) {
@@ -37,15 +38,16 @@ struct Net : nn::Module {
 };
 
 struct Mlp final : Net {
-  nn::Linear a{register_module("a", nn::Linear(784, 512))}, b{register_module("b", nn::Linear(512, 512))},
-      c{register_module("c", nn::Linear(512, 10))};
+  nn::Linear a{register_module("a", nn::Linear(784, 512))},
+      b{register_module("b", nn::Linear(512, 512))}, c{register_module("c", nn::Linear(512, 10))};
   Tensor forward(const Tensor& x) override { return c(relu(b(relu(a(x))))); }
 };
 
 struct Cnn final : Net {
   nn::Conv2d a{register_module("a", nn::Conv2d(nn::Conv2dOptions(1, 16, 3).padding(1)))},
       b{register_module("b", nn::Conv2d(nn::Conv2dOptions(16, 32, 3).padding(1)))};
-  nn::Linear c{register_module("c", nn::Linear(32 * 7 * 7, 64))}, d{register_module("d", nn::Linear(64, 10))};
+  nn::Linear c{register_module("c", nn::Linear(32 * 7 * 7, 64))},
+      d{register_module("d", nn::Linear(64, 10))};
   Tensor forward(const Tensor& x) override {
     const Tensor h = max_pool2d(relu(b(max_pool2d(relu(a(x)), {2, 2}))), {2, 2});
     return d(relu(c(h.flatten(1))));
@@ -68,8 +70,8 @@ struct Block final : nn::Module {
     const auto heads = [&](const Tensor& t) {
       return t.reshape({batch, time, kHeads, kWidth / kHeads}).transpose(1, 2);
     };
-    const Tensor mixed = scaled_dot_product_attention(heads(parts[0]), heads(parts[1]), heads(parts[2]), {},
-                                                      0.0, /*is_causal=*/true);
+    const Tensor mixed = scaled_dot_product_attention(heads(parts[0]), heads(parts[1]),
+                                                      heads(parts[2]), {}, 0.0, /*is_causal=*/true);
     const Tensor h = x + out(mixed.transpose(1, 2).reshape({batch, time, kWidth}));
     return h + down(gelu(up(norm2(h))));
   }
@@ -100,7 +102,8 @@ struct Workload {
   Tensor x, y;
 
   explicit Workload(const std::string& model) {
-    if (model == "mlp") net = std::make_shared<Mlp>(), x = numbers({64, 784}, 99, 2), y = labels({64}, 10);
+    if (model == "mlp")
+      net = std::make_shared<Mlp>(), x = numbers({64, 784}, 99, 2), y = labels({64}, 10);
     else if (model == "cnn")
       net = std::make_shared<Cnn>(), x = numbers({64, 1, 28, 28}, 99, 2), y = labels({64}, 10);
     else
@@ -112,7 +115,8 @@ struct Workload {
     for (auto& item : net->named_parameters()) {
       const Tensor& p = item.value();
       if (p.dim() > 1)
-        p.copy_(numbers(p.shape(), ++seed, 2 / std::sqrt(static_cast<double>(p.numel() / p.size(0)))));
+        p.copy_(
+            numbers(p.shape(), ++seed, 2 / std::sqrt(static_cast<double>(p.numel() / p.size(0)))));
       else p.fill_(item.key().ends_with("weight") ? 1 : 0);
     }
   }

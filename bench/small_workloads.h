@@ -39,7 +39,8 @@ Workload chain(std::string name, Op op) {
           }};
 }
 
-/// Backward only, again and again through one chain of adds; attach(x) may put a hook on every node.
+/// Backward only, again and again through one chain of adds; attach(x) may put a hook on every
+/// node.
 template <class Attach>
 Workload walk(std::string name, Attach attach) {
   return {std::move(name), Unit::each, kNodes, [attach] {
@@ -89,18 +90,20 @@ inline std::vector<Workload> small_workloads() {
       chain("chain of add", [](const Tensor& x, const Tensor& y, int) { return x + y; }),
       chain("chain of mul", [](const Tensor& x, const Tensor& y, int) { return x * y; }),
       chain("chain of sin", [](const Tensor& x, const Tensor&, int) { return x.sin(); }),
-      chain("chain of add, mul, sin, t * 2", [](const Tensor& x, const Tensor& y, int i) {
-        switch (i % 4) {
-          case 0: return x + y;
-          case 1: return x * y;
-          case 2: return x.sin();
-          default: return x * 2;
-        }
-      }),
+      chain("chain of add, mul, sin, t * 2",
+            [](const Tensor& x, const Tensor& y, int i) {
+              switch (i % 4) {
+                case 0: return x + y;
+                case 1: return x * y;
+                case 2: return x.sin();
+                default: return x * 2;
+              }
+            }),
       walk("backward of a chain", nothing),
       walk("backward, identity hook on every node", identity_hook),
       walk("backward, void hook on every node", void_hook),
-      walk("backward, multiplying hook on every node", [](const Tensor& x) { x.register_hook([](const Tensor& g) { return g * 0.5; }); }),
+      walk("backward, multiplying hook on every node",
+           [](const Tensor& x) { x.register_hook([](const Tensor& g) { return g * 0.5; }); }),
       registration("add, no hook", nothing),
       registration("add, hook registered", void_hook),
   };

@@ -1,8 +1,11 @@
-/// Whole training steps of three networks, eager and compiled. `bench/training.py` runs it beside PyTorch.
+/// Whole training steps of three networks, eager and compiled. `bench/training.py` runs it beside
+/// PyTorch.
 ///
-///   bench_training {mlp|cnn|gpt} {eager|compiled|apart} [steps]      (apart: compiled, with nothing fused to products)
+///   bench_training {mlp|cnn|gpt} {eager|compiled|apart} [steps]      (apart: compiled, with
+///   nothing fused to products)
 ///
-/// Prints the losses of the first steps, which PyTorch's have to match, the median time of a step and, on stderr, its memory.
+/// Prints the losses of the first steps, which PyTorch's have to match, the median time of a step
+/// and, on stderr, its memory.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -29,7 +32,8 @@ int main(int argc, char** argv) {
     adam.step();
     return loss.detach();
   };
-  compile_detail::pass_options().epilogues = compile_detail::pass_options().prologues = mode != "apart";
+  compile_detail::pass_options().epilogues = compile_detail::pass_options().prologues =
+      mode != "apart";
   auto compiled = compile(step);
   const auto run = [&] { return mode == "eager" ? step() : compiled(); };
 
@@ -47,10 +51,12 @@ int main(int argc, char** argv) {
     const auto begin = std::chrono::steady_clock::now();
     run();
     times.push_back(
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+            .count());
   }
   std::sort(times.begin(), times.end());
   std::printf("\n%.3f ms\n", times[times.size() / 2]);
-  std::fprintf(stderr, "%.2f MB beside what lives between steps\n", static_cast<double>(peak) / 1e6);
+  std::fprintf(stderr, "%.2f MB beside what lives between steps\n",
+               static_cast<double>(peak) / 1e6);
   if (mode != "eager") std::fprintf(stderr, "%s\n", compiled.stats().str().c_str());
 }

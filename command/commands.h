@@ -1,4 +1,5 @@
-/// The subcommands of `grapnel`. Each adds its flags to the parser and returns what to run when it was chosen.
+/// The subcommands of `grapnel`. Each adds its flags to the parser and returns what to run when it
+/// was chosen.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -8,7 +8,8 @@ namespace {
 
 constexpr int64_t side = 28, classes = 10;
 
-/// Ten random patterns; an image is one of them, weakened, under noise. Always the same images, whatever was drawn before.
+/// Ten random patterns; an image is one of them, weakened, under noise. Always the same images,
+/// whatever was drawn before.
 Data generate_images(int64_t train, int64_t test) {
   Generator generator(2017);
   const Tensor patterns = randn({classes, 1, side, side}, generator);
@@ -46,8 +47,8 @@ std::string generate_text(int64_t sentences) {
 Data windows(const data::TextCorpus& corpus, int64_t block) {
   const Tensor tokens = corpus.tokens();
   const int64_t count = (tokens.numel() - 1) / block, test = std::max<int64_t>(1, count / 10);
-  check(count >= 4, "the text has ", tokens.numel(), " characters; training takes at least ", 4 * block + 1,
-        ", four windows of ", block, ".");
+  check(count >= 4, "the text has ", tokens.numel(), " characters; training takes at least ",
+        4 * block + 1, ", four windows of ", block, ".");
   const Tensor x = tokens.narrow(0, 0, count * block).view({count, block});
   const Tensor y = tokens.narrow(0, 1, count * block).view({count, block});
   Data data;
@@ -81,9 +82,11 @@ Data load_images(const std::filesystem::path& folder) {
 
 Data load_text(const std::filesystem::path& path, int64_t block) {
   if (!path.empty()) {
-    check(std::filesystem::exists(path), path.string(), ": there is no such file or folder of text.");
+    check(std::filesystem::exists(path), path.string(),
+          ": there is no such file or folder of text.");
     Data data = windows(data::TextCorpus(path, {.block = block}), block);
-    data.source = path.filename().empty() ? path.parent_path().filename().string() : path.filename().string();
+    data.source =
+        path.filename().empty() ? path.parent_path().filename().string() : path.filename().string();
     return data;
   }
   Data data = windows(data::TextCorpus::from_text(generate_text(6000), {.block = block}), block);

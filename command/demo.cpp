@@ -1,4 +1,5 @@
-/// grapnel demo: the same network trained three times (eager, compiled, on two ranks), compared, and shown on one page.
+/// grapnel demo: the same network trained three times (eager, compiled, on two ranks), compared,
+/// and shown on one page.
 #include <cstdio>
 
 #include "command/commands.h"
@@ -78,14 +79,17 @@ int demo(const DemoOptions& options) {
   const fs::path page = options.folder / "report.html";
   write_report(folders, page);
 
-  std::printf("\n%-12s %10s %12s %12s   %s\n", "mode", "accuracy", "images/s", "last loss", "weights");
+  std::printf("\n%-12s %10s %12s %12s   %s\n", "mode", "accuracy", "images/s", "last loss",
+              "weights");
   for (size_t i = 0; i < results.size(); ++i)
     std::printf("%-12s %8.2f %% %12.0f %12.4f   %s\n", runs()[i].name.c_str(),
                 100 * results[i].at("accuracy").get<double>(), results[i].at("speed").get<double>(),
-                results[i].at("loss").get<double>(), results[i].at("weights").get<std::string>().c_str());
+                results[i].at("loss").get<double>(),
+                results[i].at("weights").get<std::string>().c_str());
   std::printf("\neager and compiled: %s losses in every step, %s weights\n",
               same_losses ? "identical" : "DIFFERENT", same_weights ? "identical" : "DIFFERENT");
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::printf("took %s; the report is %s\n", Progress::duration(seconds).c_str(), page.c_str());
   check(same_losses && same_weights,
         "eager and compiled training differ, which they must not; please report this.");
@@ -98,10 +102,11 @@ int demo(const DemoOptions& options) {
 }  // namespace
 
 Action add_demo(CLI::App& app) {
-  CLI::App* flags =
-      app.add_subcommand("demo", "Train eager, compiled and on two ranks, compare, and write a report");
+  CLI::App* flags = app.add_subcommand(
+      "demo", "Train eager, compiled and on two ranks, compare, and write a report");
   const auto o = std::make_shared<DemoOptions>();
-  flags->add_option("-o,--output", o->folder, "Folder for the runs and report.html")->capture_default_str();
+  flags->add_option("-o,--output", o->folder, "Folder for the runs and report.html")
+      ->capture_default_str();
   flags->add_option("--epochs", o->epochs, "Times through the data, for each")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

@@ -58,8 +58,9 @@ void check_arithmetic(Findings& findings) {
   if (gradient(true).equal(gradient(false)))
     findings.good("arithmetic", "eager and compiled gradients have the same bits");
   else
-    findings.bad("arithmetic",
-                 "eager and compiled gradients differ; please report this with the output of this command");
+    findings.bad(
+        "arithmetic",
+        "eager and compiled gradients differ; please report this with the output of this command");
 }
 
 int examine() {
@@ -74,15 +75,17 @@ int examine() {
   const codegen::LlvmModule& llvm = codegen::llvm_module();
   const std::string cache = codegen::cache_folder();
   if (llvm.api)
-    findings.good("machine code",
-                  "LLVM makes kernels, " + (cache.empty() ? "which are not cached" : "cached in " + cache));
+    findings.good("machine code", "LLVM makes kernels, " + (cache.empty() ? "which are not cached"
+                                                                          : "cached in " + cache));
   else findings.less("machine code", "compiled graphs run interpreted: " + llvm.problem);
   const std::string mpi = first_line({"mpirun", "--version"});
   if (mpi.empty())
-    findings.less("several ranks", "mpirun is not installed. On Debian: apt-get install openmpi-bin");
+    findings.less("several ranks",
+                  "mpirun is not installed. On Debian: apt-get install openmpi-bin");
   else findings.good("several ranks", mpi);
   const std::string dot = first_line({"dot", "-V"});
-  if (dot.empty()) findings.less("graphs", "Graphviz is not installed. On Debian: apt-get install graphviz");
+  if (dot.empty())
+    findings.less("graphs", "Graphviz is not installed. On Debian: apt-get install graphviz");
   else findings.good("graphs", dot);
   if (std::filesystem::is_directory(data::FashionMNIST::default_root()))
     findings.good("Fashion-MNIST", data::FashionMNIST::default_root().string());
@@ -90,14 +93,16 @@ int examine() {
     findings.less("Fashion-MNIST",
                   "generated images stand in. On Debian: apt-get install dataset-fashion-mnist");
   findings.less("GPU", "not supported yet; everything runs on the processor");
-  std::printf("\n%s\n", findings.broken() ? "Something is broken." : "Everything that is there works.");
+  std::printf("\n%s\n",
+              findings.broken() ? "Something is broken." : "Everything that is there works.");
   return findings.broken() ? 1 : 0;
 }
 
 }  // namespace
 
 Action add_doctor(CLI::App& app) {
-  app.add_subcommand("doctor", "Say what this build and machine support, and what to install for the rest");
+  app.add_subcommand("doctor",
+                     "Say what this build and machine support, and what to install for the rest");
   return [] { return examine(); };
 }
 

@@ -1,4 +1,5 @@
-/// grapnel: trains models, draws their graphs, and makes pages of what happened. Start reading at commands.h.
+/// grapnel: trains models, draws their graphs, and makes pages of what happened. Start reading at
+/// commands.h.
 #include <cstdio>
 #include <utility>
 #include <vector>
@@ -14,7 +15,8 @@ namespace {
 int finish(int status) {
   const bool arrived = std::fflush(stdout) == 0 && !std::ferror(stdout);
   if (arrived || status != 0) return status;
-  std::fprintf(stderr, "grapnel: the output could not be written; nobody reads it, or the disk is full.\n");
+  std::fprintf(stderr,
+               "grapnel: the output could not be written; nobody reads it, or the disk is full.\n");
   return command::stop::closed_output;
 }
 

@@ -41,18 +41,20 @@ struct Gpt final : NetImpl {
         head(register_module("head", nn::Linear(features, vocabulary))),
         later(ones({block, block}, kBool).triu(1)) {
     for (int64_t i = 0; i < layers; ++i)
-      blocks->push_back(nn::TransformerEncoderLayer(nn::TransformerEncoderLayerOptions(features, heads)
-                                                        .dim_feedforward(4 * features)
-                                                        .dropout(0)
-                                                        .activation(nn::Nonlinearity::relu)
-                                                        .batch_first(true)
-                                                        .norm_first(true)));
+      blocks->push_back(
+          nn::TransformerEncoderLayer(nn::TransformerEncoderLayerOptions(features, heads)
+                                          .dim_feedforward(4 * features)
+                                          .dropout(0)
+                                          .activation(nn::Nonlinearity::relu)
+                                          .batch_first(true)
+                                          .norm_first(true)));
   }
   Tensor forward(const Tensor& x) override {
     const int64_t time = x.size(1);
     Tensor h = token(x) + place(arange(time));
     const Tensor mask = later.narrow(0, 0, time).narrow(1, 0, time);
-    for (const auto& block : *blocks) h = block->as<nn::TransformerEncoderLayer>()->forward(h, mask);
+    for (const auto& block : *blocks)
+      h = block->as<nn::TransformerEncoderLayer>()->forward(h, mask);
     return head(norm(h));
   }
   nn::Embedding token, place;

@@ -1,4 +1,5 @@
-/// The models that `grapnel train` knows: an MLP and a CNN for images of 28 x 28 pixels, and a small GPT for text.
+/// The models that `grapnel train` knows: an MLP and a CNN for images of 28 x 28 pixels, and a
+/// small GPT for text.
 #pragma once
 
 #include <memory>

@@ -3,9 +3,10 @@
 namespace command {
 
 void to_json(nlohmann::json& out, const TrainOptions& o) {
-  out = {{"model", o.model},       {"mode", o.mode},          {"precision", o.precision}, {"hooks", o.hooks},
-         {"compress", o.compress}, {"data", o.data.string()}, {"epochs", o.epochs},       {"steps", o.steps},
-         {"batch", o.batch},       {"rate", o.rate},          {"seed", o.seed},           {"ranks", o.ranks}};
+  out = {{"model", o.model},   {"mode", o.mode},         {"precision", o.precision},
+         {"hooks", o.hooks},   {"compress", o.compress}, {"data", o.data.string()},
+         {"epochs", o.epochs}, {"steps", o.steps},       {"batch", o.batch},
+         {"rate", o.rate},     {"seed", o.seed},         {"ranks", o.ranks}};
 }
 
 void from_json(const nlohmann::json& in, TrainOptions& o) {

@@ -46,7 +46,8 @@ void Picture::add_graph(const capture::Trace& trace) {
   calls_.assign(trace.calls.size(), {});
   sources_.clear();
   kernels_.clear();
-  // Views are other looks at the same slot, so the last writer of a slot is where a value comes from.
+  // Views are other looks at the same slot, so the last writer of a slot is where a value comes
+  // from.
   std::vector<int> maker(trace.slots.size());
   std::vector<bool> known(trace.slots.size());
   for (size_t i = 0; i < trace.calls.size(); ++i) {
@@ -99,31 +100,36 @@ void Picture::draw_call(std::string& text, uint32_t i) const {
   const Call& call = calls_[i];
   const int hook = hook_of(i);
   const Colours colours = hook >= 0 ? Colours{"#fef3c7", hook_colour} : colours_of(phase_of(i));
-  const std::string tip =
-      hook >= 0 ? str(call.op, " ", call.type, ", recorded by the hook ",
-                      hooks[static_cast<size_t>(hook)].name, " of ", hooks[static_cast<size_t>(hook)].tensor)
-                : str(call.op, " ", call.type, ", ", phase_of(i));
-  text += str("    c", i, " [label=", quoted(call.op + "\n" + call.type), ", fillcolor=\"", colours.fill,
-              "\", color=\"", colours.line, "\", tooltip=", quoted(tip), "];\n");
+  const std::string tip = hook >= 0 ? str(call.op, " ", call.type, ", recorded by the hook ",
+                                          hooks[static_cast<size_t>(hook)].name, " of ",
+                                          hooks[static_cast<size_t>(hook)].tensor)
+                                    : str(call.op, " ", call.type, ", ", phase_of(i));
+  text += str("    c", i, " [label=", quoted(call.op + "\n" + call.type), ", fillcolor=\"",
+              colours.fill, "\", color=\"", colours.line, "\", tooltip=", quoted(tip), "];\n");
 }
 
 std::string Picture::dot(const Style& style) const {
   std::string text =
       "digraph step {\n"
-      "  graph [rankdir=TB, bgcolor=\"transparent\", fontname=\"Helvetica\", nodesep=0.18, ranksep=0.32, "
+      "  graph [rankdir=TB, bgcolor=\"transparent\", fontname=\"Helvetica\", nodesep=0.18, "
+      "ranksep=0.32, "
       "tooltip=\" \"];\n"
-      "  node [shape=box, style=\"filled,rounded\", fontname=\"Helvetica\", fontsize=10, height=0.3, "
+      "  node [shape=box, style=\"filled,rounded\", fontname=\"Helvetica\", fontsize=10, "
+      "height=0.3, "
       "margin=\"0.09,0.04\"];\n"
       "  edge [color=\"#94a3b8\", arrowsize=0.55];\n";
-  const auto shown = [&](uint32_t i) { return calls_[i].ran && style.phases.contains(phase_of(i)); };
+  const auto shown = [&](uint32_t i) {
+    return calls_[i].ran && style.phases.contains(phase_of(i));
+  };
   for (size_t k = 0; k < kernels_.size(); ++k) {
     const auto& kernel = kernels_[k];
     if (std::none_of(kernel.begin(), kernel.end(), shown)) continue;
     if (style.kernels)
-      text += str("  subgraph cluster_k", k, " {\n    label=\"kernel ", k + 1, ", ", kernel.size(),
-                  kernel.size() == 1 ? " op\"" : " ops\"",
-                  "; style=\"rounded,filled\"; color=\"#cbd5e1\"; fillcolor=\"#f8fafc\"; fontsize=9; "
-                  "fontcolor=\"#475569\"; margin=9; labeljust=l;\n");
+      text +=
+          str("  subgraph cluster_k", k, " {\n    label=\"kernel ", k + 1, ", ", kernel.size(),
+              kernel.size() == 1 ? " op\"" : " ops\"",
+              "; style=\"rounded,filled\"; color=\"#cbd5e1\"; fillcolor=\"#f8fafc\"; fontsize=9; "
+              "fontcolor=\"#475569\"; margin=9; labeljust=l;\n");
     for (const uint32_t i : kernel)
       if (shown(i)) draw_call(text, i);
     if (style.kernels) text += "  }\n";
@@ -142,7 +148,8 @@ std::string Picture::dot(const Style& style) const {
     }
   }
   for (const int s : used)
-    text += str("  s", s, " [shape=ellipse, style=filled, fillcolor=\"#dcfce7\", color=\"#22c55e\", label=",
+    text += str("  s", s,
+                " [shape=ellipse, style=filled, fillcolor=\"#dcfce7\", color=\"#22c55e\", label=",
                 quoted(sources_[static_cast<size_t>(s)]),
                 ", tooltip=", quoted(sources_[static_cast<size_t>(s)]), "];\n");
   for (size_t h = 0; h < hooks.size(); ++h) {
@@ -151,12 +158,15 @@ std::string Picture::dot(const Style& style) const {
     while (first < hook.end && !shown(first)) ++first;
     const bool records = first < hook.end;
     if (!records && (hook.source == kNone || !shown(hook.source))) continue;
-    text +=
-        str("  h", h, " [shape=cds, style=filled, fillcolor=\"", hook_colour,
-            "\", color=\"#b45309\", fontcolor=\"#451a03\", label=", quoted(hook.name + "\n" + hook.tensor),
-            ", class=\"hook\", tooltip=", quoted("hook " + hook.name + " of " + hook.tensor), "];\n");
-    text += records ? str("  h", h, " -> c", first, " [color=\"", hook_colour, "\", penwidth=1.6];\n")
-                    : str("  c", hook.source, " -> h", h, " [color=\"", hook_colour, "\", penwidth=1.6];\n");
+    text += str("  h", h, " [shape=cds, style=filled, fillcolor=\"", hook_colour,
+                "\", color=\"#b45309\", fontcolor=\"#451a03\", label=",
+                quoted(hook.name + "\n" + hook.tensor),
+                ", class=\"hook\", tooltip=", quoted("hook " + hook.name + " of " + hook.tensor),
+                "];\n");
+    text += records
+                ? str("  h", h, " -> c", first, " [color=\"", hook_colour, "\", penwidth=1.6];\n")
+                : str("  c", hook.source, " -> h", h, " [color=\"", hook_colour,
+                      "\", penwidth=1.6];\n");
   }
   return text + "}\n";
 }
@@ -164,7 +174,8 @@ std::string Picture::dot(const Style& style) const {
 std::string svg_of(const std::string& dot) {
   const ProcessResult result = run_process({"dot", "-Tsvg"}, dot);
   check(result.status != ProcessResult::not_found,
-        "Graphviz, which draws graphs, is not installed. On Debian: apt-get install graphviz\nWithout it: "
+        "Graphviz, which draws graphs, is not installed. On Debian: apt-get install "
+        "graphviz\nWithout it: "
         "grapnel graph --format dot.");
   check(result.status == 0, "Graphviz ended with status ", result.status, ": ", result.error);
   // Only the picture itself: it becomes part of a page.

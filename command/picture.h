@@ -1,6 +1,8 @@
-/// Picture: one compiled step as a drawing: ops, the kernels they were fused into, and the hooks that recorded them.
+/// Picture: one compiled step as a drawing: ops, the kernels they were fused into, and the hooks
+/// that recorded them.
 ///
-/// A Probe fills it while the step runs, so it shows what really happened. `dot()` is for Graphviz, which does the layout.
+/// A Probe fills it while the step runs, so it shows what really happened. `dot()` is for Graphviz,
+/// which does the layout.
 #pragma once
 
 #include <map>

@@ -38,7 +38,8 @@ std::string ops_of(const capture::Trace& trace, std::span<const uint32_t> calls)
 }  // namespace
 
 double Probe::now() {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch())
+  return std::chrono::duration<double, std::micro>(
+             std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
@@ -110,11 +111,11 @@ void Probe::on_op(Node& node, std::span<const Tensor>) {
     *start = now();
     return grads;
   });
-  node.register_hook(
-      [this, start, name = std::string(node.name())](const variable_list& inputs, const variable_list&) {
-        add("op", name + " backward", *start, now());
-        return inputs;
-      });
+  node.register_hook([this, start, name = std::string(node.name())](const variable_list& inputs,
+                                                                    const variable_list&) {
+    add("op", name + " backward", *start, now());
+    return inputs;
+  });
   last_op_ = now();
 }
 

@@ -1,6 +1,8 @@
-/// Probe: looks at a few steps closely. Notes when kernels, ops, hooks and communication ran, and what a compiled step looks like.
+/// Probe: looks at a few steps closely. Notes when kernels, ops, hooks and communication ran, and
+/// what a compiled step looks like.
 ///
-/// Between begin() and end() it is asked to observe; the rest of the time it costs a null check here and there.
+/// Between begin() and end() it is asked to observe; the rest of the time it costs a null check
+/// here and there.
 #pragma once
 
 #include <chrono>
@@ -16,7 +18,8 @@ namespace command {
 
 struct Span {
   std::string lane, name;
-  double begin = 0, end = 0;  ///< microseconds on the machine's clock, the same for all its processes
+  double begin = 0,
+         end = 0;  ///< microseconds on the machine's clock, the same for all its processes
   int64_t step = 0;
 };
 
@@ -34,7 +37,8 @@ class Probe final : grapnel::RunObserver, grapnel::TapeObserver {
   /// Around one hook that is given `grad`.
   class HookScope {
    public:
-    HookScope(Probe& probe, const std::string& name, const std::string& tensor, const grapnel::Tensor& grad);
+    HookScope(Probe& probe, const std::string& name, const std::string& tensor,
+              const grapnel::Tensor& grad);
     ~HookScope();
     HookScope(const HookScope&) = delete;
     HookScope& operator=(const HookScope&) = delete;

@@ -58,8 +58,8 @@ struct Attributes {
     sigemptyset(&defaults);
     sigaddset(&defaults, SIGPIPE);
     posix_spawnattr_init(&value);
-    posix_spawnattr_setflags(&value,
-                             static_cast<short>(flags | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK));
+    posix_spawnattr_setflags(
+        &value, static_cast<short>(flags | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK));
     posix_spawnattr_setpgroup(&value, 0);
     posix_spawnattr_setsigmask(&value, &none);
     posix_spawnattr_setsigdefault(&value, &defaults);
@@ -88,8 +88,8 @@ ProcessResult run_process(const std::vector<std::string>& words, const std::stri
   posix_spawn_file_actions_adddup2(&actions, error.write, STDERR_FILENO);
   const Attributes attributes(0);
   pid_t child = 0;
-  const int problem =
-      posix_spawnp(&child, words[0].c_str(), &actions, &attributes.value, pointers(words).data(), environ);
+  const int problem = posix_spawnp(&child, words[0].c_str(), &actions, &attributes.value,
+                                   pointers(words).data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (problem == ENOENT) return {ProcessResult::not_found, "", ""};
   grapnel::check(problem == 0, words[0], " could not be started: ", std::strerror(problem));
@@ -97,7 +97,8 @@ ProcessResult run_process(const std::vector<std::string>& words, const std::stri
 
   ProcessResult result;
   size_t sent = 0;
-  const auto outer = std::signal(SIGPIPE, SIG_IGN);  // a child that reads no further is told from its status
+  const auto outer =
+      std::signal(SIGPIPE, SIG_IGN);  // a child that reads no further is told from its status
   while (out.read >= 0 || error.read >= 0) {
     if (sent == input.size()) in.close_write();
     pollfd ends[] = {{out.read, POLLIN, 0}, {error.read, POLLIN, 0}, {in.write, POLLOUT, 0}};
@@ -124,8 +125,8 @@ int run_in_foreground(const std::vector<std::string>& words, int pass_on) {
   std::fflush(stdout);
   Attributes attributes(POSIX_SPAWN_SETPGROUP);
   pid_t child = 0;
-  const int problem =
-      posix_spawnp(&child, words[0].c_str(), nullptr, &attributes.value, pointers(words).data(), environ);
+  const int problem = posix_spawnp(&child, words[0].c_str(), nullptr, &attributes.value,
+                                   pointers(words).data(), environ);
   if (problem == ENOENT) return ProcessResult::not_found;
   grapnel::check(problem == 0, words[0], " could not be started: ", std::strerror(problem));
   stop::end_with(child);

@@ -15,8 +15,9 @@ struct ProcessResult {
 /// Runs a program to its end with `input` as its standard input, and collects what it prints.
 ProcessResult run_process(const std::vector<std::string>& words, const std::string& input);
 
-/// Runs a program on our own standard output. It is in a process group of its own, so a Ctrl-C reaches only us; `pass_on` is the
-/// signal that it gets for the first one. The second one ends it. Returns its status.
+/// Runs a program on our own standard output. It is in a process group of its own, so a Ctrl-C
+/// reaches only us; `pass_on` is the signal that it gets for the first one. The second one ends it.
+/// Returns its status.
 int run_in_foreground(const std::vector<std::string>& words, int pass_on);
 
 /// The file of this program.

@@ -27,13 +27,14 @@ class Progress {
     const auto now = Clock::now();
     const bool last = done >= total_;
     // A terminal is redrawn ten times a second, a log gets a line for every quarter of the way.
-    const bool due =
-        style_ == Style::bar ? now - drawn_ >= std::chrono::milliseconds(100) : done * 4 / total_ > quarter_;
+    const bool due = style_ == Style::bar ? now - drawn_ >= std::chrono::milliseconds(100)
+                                          : done * 4 / total_ > quarter_;
     if (style_ == Style::none || (!due && !last)) return;
     drawn_ = now;
     quarter_ = done * 4 / total_;
 
-    const double seconds = elapsed(), rate = seconds > 0 ? static_cast<double>(done - first_) / seconds : 0;
+    const double seconds = elapsed(),
+                 rate = seconds > 0 ? static_cast<double>(done - first_) / seconds : 0;
     const double left = rate > 0 ? static_cast<double>(total_ - done) / rate : 0;
     const std::string time = last ? "in " + duration(seconds) : duration(left) + " left";
     if (style_ == Style::bar) {
@@ -41,12 +42,12 @@ class Progress {
       const int filled = static_cast<int>(done * width / total_);
       std::string bar;
       for (int i = 0; i < width; ++i) bar += i < filled ? "█" : "░";
-      std::printf("\r%s  %s %3d %%  %7.0f %s/s  %s  %s\033[K%s", title_.c_str(), bar.c_str(), percent(done),
-                  rate, unit_.c_str(), time.c_str(), note.c_str(), last ? "\n" : "");
+      std::printf("\r%s  %s %3d %%  %7.0f %s/s  %s  %s\033[K%s", title_.c_str(), bar.c_str(),
+                  percent(done), rate, unit_.c_str(), time.c_str(), note.c_str(), last ? "\n" : "");
       open_ = !last;
     } else {
-      std::printf("%s  %3d %%  %7.0f %s/s  %s  %s\n", title_.c_str(), percent(done), rate, unit_.c_str(),
-                  time.c_str(), note.c_str());
+      std::printf("%s  %3d %%  %7.0f %s/s  %s  %s\n", title_.c_str(), percent(done), rate,
+                  unit_.c_str(), time.c_str(), note.c_str());
     }
     std::fflush(stdout);
   }

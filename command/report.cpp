@@ -94,7 +94,8 @@ Json data_of(const RunFolder& run) try {
 
 /// Text inside a <script> element must not end it.
 std::string for_script(std::string text) {
-  for (size_t at = 0; (at = text.find("</", at)) != std::string::npos; at += 3) text.replace(at, 2, "<\\/");
+  for (size_t at = 0; (at = text.find("</", at)) != std::string::npos; at += 3)
+    text.replace(at, 2, "<\\/");
   return text;
 }
 
@@ -117,8 +118,8 @@ void write_report(const std::vector<fs::path>& runs, const fs::path& output) {
       try {
         graph = svg_of(grapnel::io::read_text(run.file("graph.dot")));
       } catch (const grapnel::Error& e) {
-        graph =
-            grapnel::str("<p class=\"absent\">", e.what(), "</p>");  // a page without it is better than none
+        graph = grapnel::str("<p class=\"absent\">", e.what(),
+                             "</p>");  // a page without it is better than none
       }
     }
   }
@@ -134,8 +135,8 @@ void write_report(const std::vector<fs::path>& runs, const fs::path& output) {
 }
 
 Action add_report(CLI::App& app) {
-  CLI::App* flags =
-      app.add_subcommand("report", "Turn runs into one page: curves, gradients, graph and timeline");
+  CLI::App* flags = app.add_subcommand(
+      "report", "Turn runs into one page: curves, gradients, graph and timeline");
   struct Options {
     std::vector<fs::path> runs;
     fs::path output = "report.html";

@@ -7,6 +7,7 @@
 namespace command {
 
 /// Reads the runs and writes the page, in one piece.
-void write_report(const std::vector<std::filesystem::path>& runs, const std::filesystem::path& page);
+void write_report(const std::vector<std::filesystem::path>& runs,
+                  const std::filesystem::path& page);
 
 }  // namespace command

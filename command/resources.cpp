@@ -1,8 +1,9 @@
 #include "command/resources.h"
 
 // The assembler takes in the files as they are; their paths come from CMakeLists.txt.
-#define GRAPNEL_EMBED(symbol, path)                                                                          \
-  asm(".pushsection .rodata\n" #symbol ":\n.incbin \"" path "\"\n" #symbol "_end:\n.byte 0\n.popsection\n"); \
+#define GRAPNEL_EMBED(symbol, path)                                        \
+  asm(".pushsection .rodata\n" #symbol ":\n.incbin \"" path "\"\n" #symbol \
+      "_end:\n.byte 0\n.popsection\n");                                    \
   extern "C" const char symbol[], symbol##_end[]
 
 GRAPNEL_EMBED(grapnel_report_page, GRAPNEL_PAGE "/report.html");

@@ -37,18 +37,20 @@ RunFolder RunFolder::open(const fs::path& path, Open how) {
   const bool there = fs::exists(path / "run.json");
   if (there && how == Open::resume) return read(path);
   check(!there || how == Open::overwrite, path.string(),
-        ": holds a run already.\n--resume goes on with it, --overwrite replaces it, and --run names another "
+        ": holds a run already.\n--resume goes on with it, --overwrite replaces it, and --run "
+        "names another "
         "folder.");
   std::error_code problem;
   fs::create_directories(path, problem);
-  check(!problem && fs::is_directory(path), path.string(),
-        ": this folder cannot be made: ", problem ? problem.message() : "something else has that name", ".");
+  check(!problem && fs::is_directory(path), path.string(), ": this folder cannot be made: ",
+        problem ? problem.message() : "something else has that name", ".");
   RunFolder folder(path);
   // Only what a run leaves behind: the folder may be the home of other files.
   for (const auto& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().filename();
-    if (name == "run.json" || name == "metrics.jsonl" || name == "gradients.jsonl" || name == "graph.dot" ||
-        name == "checkpoint.safetensors" || (name.starts_with("timeline-") && name.ends_with(".json")))
+    if (name == "run.json" || name == "metrics.jsonl" || name == "gradients.jsonl" ||
+        name == "graph.dot" || name == "checkpoint.safetensors" ||
+        (name.starts_with("timeline-") && name.ends_with(".json")))
       fs::remove(entry.path());
   }
   return folder;
@@ -58,7 +60,8 @@ RunFolder RunFolder::read(const fs::path& path) {
   check(fs::is_directory(path), path.string(), ": there is no such folder.\ngrapnel train --run ",
         path.string(), " makes one.");
   const fs::path info = path / "run.json";
-  check(fs::is_regular_file(info), path.string(), ": is not the folder of a run; it has no run.json.");
+  check(fs::is_regular_file(info), path.string(),
+        ": is not the folder of a run; it has no run.json.");
   RunFolder folder(path);
   folder.info_ = parse(info, grapnel::io::read_text(info));
   check_format(info, folder.info_);

@@ -1,15 +1,17 @@
-/// A run folder: everything `grapnel train` leaves behind, and what `grapnel report` makes a page of.
+/// A run folder: everything `grapnel train` leaves behind, and what `grapnel report` makes a page
+/// of.
 ///
-/// | file                      | holds                                                                    |
+/// | file                      | holds |
 /// |---------------------------|--------------------------------------------------------------------------|
-/// | run.json                  | format, version, options, data, results                                  |
-/// | metrics.jsonl             | one object per step: loss and learning rate; now and then test accuracy  |
-/// | gradients.jsonl           | histograms of the gradients, by step and parameter                       |
-/// | timeline-RANK.json        | when kernels, hooks and communication ran in a few steps                 |
-/// | graph.dot                 | the compiled step, with kernels and hooks                                |
-/// | checkpoint.safetensors    | what a resumed run needs                                                 |
+/// | run.json                  | format, version, options, data, results | | metrics.jsonl | one
+/// object per step: loss and learning rate; now and then test accuracy  | | gradients.jsonl |
+/// histograms of the gradients, by step and parameter                       | | timeline-RANK.json
+/// | when kernels, hooks and communication ran in a few steps                 | | graph.dot | the
+/// compiled step, with kernels and hooks                                | | checkpoint.safetensors
+/// | what a resumed run needs                                                 |
 ///
-/// Whole files are replaced in one piece. Lines are appended; what was written after the last checkpoint is cut off when the run goes on.
+/// Whole files are replaced in one piece. Lines are appended; what was written after the last
+/// checkpoint is cut off when the run goes on.
 #pragma once
 
 #include <cstdio>
@@ -28,7 +30,8 @@ class RunFolder {
   /// Grows when a reader of before would misunderstand the files.
   static constexpr int format = 1;
 
-  /// A folder to train into. One that holds a run already is refused, unless it is resumed or overwritten.
+  /// A folder to train into. One that holds a run already is refused, unless it is resumed or
+  /// overwritten.
   enum class Open : uint8_t { create, resume, overwrite };
   static RunFolder open(const std::filesystem::path& path, Open how);
   /// A folder to read. Throws if it is not a run, is damaged, or of another format.
@@ -41,7 +44,8 @@ class RunFolder {
   /// Merges into run.json and writes it.
   void update(const Json& info);
 
-  /// Objects of a file of lines. A last line that was cut short is left out: the process may have been killed while writing it.
+  /// Objects of a file of lines. A last line that was cut short is left out: the process may have
+  /// been killed while writing it.
   std::vector<Json> lines(const std::string& name) const;
   /// Keeps only lines whose "step" is at most that.
   void cut(const std::string& name, int64_t step) const;

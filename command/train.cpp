@@ -29,9 +29,11 @@ std::vector<std::string> words_for_ranks(const TrainOptions& o) {
   std::string hooks;
   for (const std::string& hook : o.hooks) hooks += (hooks.empty() ? "" : ",") + hook;
   const bool terminal = o.progress == "auto" && isatty(STDOUT_FILENO);
-  const auto add = [&](std::initializer_list<std::string> more) { words.insert(words.end(), more); };
-  add({this_program(), "train", "--model", o.model, "--mode", o.mode, "--precision", o.precision, "--hooks",
-       hooks, "--compress", o.compress});
+  const auto add = [&](std::initializer_list<std::string> more) {
+    words.insert(words.end(), more);
+  };
+  add({this_program(), "train", "--model", o.model, "--mode", o.mode, "--precision", o.precision,
+       "--hooks", hooks, "--compress", o.compress});
   add({"--epochs", std::to_string(o.epochs), "--steps", std::to_string(o.steps), "--batch",
        std::to_string(o.batch), "--rate", str(o.rate)});
   add({"--seed", std::to_string(o.seed), "--ranks", std::to_string(o.ranks), "--threads",
@@ -47,7 +49,8 @@ std::vector<std::string> words_for_ranks(const TrainOptions& o) {
 
 int start_ranks(const TrainOptions& options) {
   if (!options.resume)
-    RunFolder::open(options.folder, options.overwrite ? RunFolder::Open::overwrite : RunFolder::Open::create);
+    RunFolder::open(options.folder,
+                    options.overwrite ? RunFolder::Open::overwrite : RunFolder::Open::create);
   const int status = run_in_foreground(words_for_ranks(options), SIGUSR1);
   check(status != ProcessResult::not_found,
         "mpirun, which starts ranks, is not installed. On Debian: apt-get install openmpi-bin");
@@ -76,8 +79,8 @@ int train(TrainOptions options, const CLI::App& flags) {
   if (options.resume) options = resumed(options, flags);
   for (const std::string& hook : options.hooks)
     if (hook != "none") HookSpec::parse(hook);
-  check(options.batch % options.ranks == 0, "--batch ", options.batch, " cannot be shared evenly by ",
-        options.ranks, " ranks.");
+  check(options.batch % options.ranks == 0, "--batch ", options.batch,
+        " cannot be shared evenly by ", options.ranks, " ranks.");
   const bool is_rank = dist::launched_by_mpi();
   if (options.ranks > 1 && !is_rank) return start_ranks(options);
   stop::watch_signals();  // before threads start: Note [Signals on a thread of their own] in stop.h
@@ -101,7 +104,9 @@ Action add_train(CLI::App& app) {
   flags->add_option("--model", o->model, "What to train: mlp and cnn on images, gpt on text")
       ->check(CLI::IsMember({"mlp", "cnn", "gpt"}))
       ->capture_default_str();
-  flags->add_option("--mode", o->mode, "Run ops one by one, or compile whole steps; the bits are the same")
+  flags
+      ->add_option("--mode", o->mode,
+                   "Run ops one by one, or compile whole steps; the bits are the same")
       ->check(CLI::IsMember({"eager", "compiled"}))
       ->capture_default_str();
   flags->add_option("--hooks", o->hooks, "Hooks on gradients, separated by commas")
@@ -116,7 +121,8 @@ Action add_train(CLI::App& app) {
   flags->add_option("--precision", o->precision, "f32 or f64 throughout, or products in bf16")
       ->check(CLI::IsMember({"f32", "f64", "bf16"}))
       ->capture_default_str();
-  flags->add_option("--data", o->data, "Folder of Fashion-MNIST, or a file or folder of text for gpt");
+  flags->add_option("--data", o->data,
+                    "Folder of Fashion-MNIST, or a file or folder of text for gpt");
   flags->add_option("--epochs", o->epochs, "Times through the data")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -134,7 +140,9 @@ Action add_train(CLI::App& app) {
   flags->add_option("--threads", o->threads, "Threads per rank (0: all cores, shared by the ranks)")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  flags->add_option("--run", o->folder, "Folder of the run: metrics, histograms, timeline, graph, checkpoint")
+  flags
+      ->add_option("--run", o->folder,
+                   "Folder of the run: metrics, histograms, timeline, graph, checkpoint")
       ->capture_default_str();
   flags->add_flag("--resume", o->resume, "Go on with the run in that folder, with its flags");
   flags->add_flag("--overwrite", o->overwrite, "Replace the run in that folder");

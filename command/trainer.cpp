@@ -64,14 +64,16 @@ void Trainer::build(const ModelSizes& sizes) {
     parallel_->register_comm_hook([this](dist::GradBucket& bucket) {
       const bool look = probe_.on();
       const double start = Probe::now();
-      const std::string name = str("bucket ", bucket.index(), ", ", bucket.buffer().numel(), " numbers");
+      const std::string name =
+          str("bucket ", bucket.index(), ", ", bucket.buffer().numel(), " numbers");
       return send(options_.compress, bucket).then([this, look, start, name](const Tensor& mean) {
         if (look) probe_.add("communication", name, start, Probe::now());
         return mean;
       });
     });
   }
-  optimizer_ = std::make_unique<optim::AdamW>(model_->parameters(), optim::AdamWOptions(options_.rate));
+  optimizer_ =
+      std::make_unique<optim::AdamW>(model_->parameters(), optim::AdamWOptions(options_.rate));
   if (options_.mode == "compiled") {
     auto compiled = compile([this](const Tensor& x, const Tensor& y) { return train_step(x, y); });
     stats_ = [compiled] { return compiled.stats(); };
@@ -113,8 +115,8 @@ double Trainer::rate_at(int64_t step) const {
 Trainer::Batch Trainer::batch_at(int64_t step) {
   const int64_t epoch = step / steps_per_epoch_;
   if (epoch != order_epoch_) {
-    order_ =
-        randperm(data_.train_count(), Generator(data::mix_seed(options_.seed, static_cast<uint64_t>(epoch))));
+    order_ = randperm(data_.train_count(),
+                      Generator(data::mix_seed(options_.seed, static_cast<uint64_t>(epoch))));
     order_epoch_ = epoch;
   }
   const int64_t share = options_.batch / group_.size(),
@@ -169,8 +171,9 @@ void Trainer::open_folder() {
         "       Fashion-MNIST is not installed, so generated images stand in for it.\n"
         "       The real ones: apt-get install dataset-fashion-mnist\n");
   std::printf("model  %s, %lld parameters, %s, %s, batches of %lld, %d thread%s, %d rank%s\n",
-              options_.model.c_str(), static_cast<long long>(summary.parameters), options_.mode.c_str(),
-              options_.precision.c_str(), static_cast<long long>(options_.batch), get_num_threads(),
+              options_.model.c_str(), static_cast<long long>(summary.parameters),
+              options_.mode.c_str(), options_.precision.c_str(),
+              static_cast<long long>(options_.batch), get_num_threads(),
               get_num_threads() == 1 ? "" : "s", group_.size(), group_.size() == 1 ? "" : "s");
   std::fflush(stdout);
 }
@@ -178,8 +181,8 @@ void Trainer::open_folder() {
 int Trainer::run() {
   data_ = is_text_model(options_.model) ? load_text(options_.data, ModelSizes().block)
                                         : load_images(options_.data);
-  check(options_.batch % group_.size() == 0, "a batch of ", options_.batch, " cannot be shared evenly by ",
-        group_.size(), " ranks.");
+  check(options_.batch % group_.size() == 0, "a batch of ", options_.batch,
+        " cannot be shared evenly by ", group_.size(), " ranks.");
   check(options_.batch <= data_.train_count(), "a batch of ", options_.batch, " is more than the ",
         data_.train_count(), " ", data_.unit, " there are.");
   steps_per_epoch_ = data_.train_count() / options_.batch;
@@ -201,10 +204,12 @@ int Trainer::run() {
 }
 
 void Trainer::train_epoch(int64_t epoch) {
-  const int64_t begin = epoch * steps_per_epoch_, end = std::min(begin + steps_per_epoch_, total_steps_);
+  const int64_t begin = epoch * steps_per_epoch_,
+                end = std::min(begin + steps_per_epoch_, total_steps_);
   const int64_t epochs = (total_steps_ + steps_per_epoch_ - 1) / steps_per_epoch_;
   Progress progress(str("epoch ", epoch + 1, "/", epochs), (step_number_ - begin) * options_.batch,
-                    (end - begin) * options_.batch, data_.unit, style_of(options_.progress, first()));
+                    (end - begin) * options_.batch, data_.unit,
+                    style_of(options_.progress, first()));
   double mean = 0;
   int64_t seen = 0;
   while (step_number_ < end) {
@@ -289,10 +294,15 @@ void Trainer::write_results() {
   if (!first()) return;
   if (!probe_.picture().empty()) folder_->write("graph.dot", probe_.picture().dot());
   char weights[24];
-  std::snprintf(weights, sizeof weights, "%016llx", static_cast<unsigned long long>(digest(*model_)));
-  const double speed = seconds_ > 0 ? static_cast<double>(step_number_ * options_.batch) / seconds_ : 0;
-  Json results = {
-      {"step", step_number_}, {"seconds", seconds_}, {"speed", speed}, {"loss", loss_}, {"weights", weights}};
+  std::snprintf(weights, sizeof weights, "%016llx",
+                static_cast<unsigned long long>(digest(*model_)));
+  const double speed =
+      seconds_ > 0 ? static_cast<double>(step_number_ * options_.batch) / seconds_ : 0;
+  Json results = {{"step", step_number_},
+                  {"seconds", seconds_},
+                  {"speed", speed},
+                  {"loss", loss_},
+                  {"weights", weights}};
   if (!stopping_) results["accuracy"] = accuracy_;
   if (stats_) {
     const CompileStats s = stats_();
@@ -304,15 +314,17 @@ void Trainer::write_results() {
   }
   folder_->update({{"status", stopping_ ? "stopped" : "done"}, {"results", results}});
   if (stopping_) {
-    std::fprintf(stderr,
-                 "grapnel: stopped after step %lld of %lld; everything is saved. Go on with: grapnel train "
-                 "--resume --run %s\n",
-                 static_cast<long long>(step_number_), static_cast<long long>(total_steps_),
-                 options_.folder.c_str());
+    std::fprintf(
+        stderr,
+        "grapnel: stopped after step %lld of %lld; everything is saved. Go on with: grapnel train "
+        "--resume --run %s\n",
+        static_cast<long long>(step_number_), static_cast<long long>(total_steps_),
+        options_.folder.c_str());
     return;
   }
-  std::printf("done   accuracy %.2f %%, %.0f %s/s, weights %s\n       grapnel report %s -o report.html\n",
-              100 * accuracy_, speed, data_.unit.c_str(), weights, options_.folder.c_str());
+  std::printf(
+      "done   accuracy %.2f %%, %.0f %s/s, weights %s\n       grapnel report %s -o report.html\n",
+      100 * accuracy_, speed, data_.unit.c_str(), weights, options_.folder.c_str());
 }
 
 void Trainer::step_once(const Data& data) {

@@ -1,4 +1,5 @@
-/// Trainer: one run of `grapnel train` on one rank, from the first step or from a checkpoint to the last.
+/// Trainer: one run of `grapnel train` on one rank, from the first step or from a checkpoint to the
+/// last.
 #pragma once
 
 #include <memory>

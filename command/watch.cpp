@@ -21,14 +21,16 @@ HookSpec HookSpec::parse(const std::string& text) {
   }
   hook.value = hook.kind == "clip" ? 1.0 : 0.0;
   if (equals == std::string::npos) {
-    check(hook.kind == "clip", "the hook ", hook.kind, " needs a number, as in ", hook.kind, "=0.1.");
+    check(hook.kind == "clip", "the hook ", hook.kind, " needs a number, as in ", hook.kind,
+          "=0.1.");
     return hook;
   }
   const char *begin = text.data() + equals + 1, *end = text.data() + text.size();
   const auto read = std::from_chars(begin, end, hook.value);
   check(read.ec == std::errc() && read.ptr == end && std::isfinite(hook.value), "the hook '", text,
         "' has no number behind the '='.");
-  check(hook.kind == "scale" || hook.value > 0, "the number of the hook '", text, "' must be above 0.");
+  check(hook.kind == "scale" || hook.value > 0, "the number of the hook '", text,
+        "' must be above 0.");
   return hook;
 }
 
@@ -45,7 +47,8 @@ void Histograms::gather(size_t number, const Tensor& grad) {
   const Tensor g = grad.detach().to(kFloat32);
   constexpr double scale = static_cast<double>(bins) / (high - low);
   // Zero has no logarithm and falls below the first bin, as does NaN, which compares with nothing.
-  const Tensor place = ((g.abs().log10() - low) * scale).floor().clamp(-1.0, static_cast<double>(bins)) + 1.0;
+  const Tensor place =
+      ((g.abs().log10() - low) * scale).floor().clamp(-1.0, static_cast<double>(bins)) + 1.0;
   const Tensor slot = where(g.isnan(), zeros({}), place).to(kInt64).reshape({-1});
   series.counts = zeros({bins + 2}, kInt64).scatter_add(0, slot, ones(slot.shape(), kInt64));
   series.norm = g.square().sum().sqrt();

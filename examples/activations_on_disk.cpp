@@ -1,4 +1,5 @@
-/// What the backward pass needs waits on the disk instead of in memory, through hooks on saved tensors.
+/// What the backward pass needs waits on the disk instead of in memory, through hooks on saved
+/// tensors.
 ///
 /// The gradients have the same bits; every file is gone when its node has used it.
 #include <grapnel/grapnel.h>
@@ -13,7 +14,8 @@ namespace {
 
 int64_t bytes_in(const fs::path& folder) {
   int64_t bytes = 0;
-  for (const auto& file : fs::directory_iterator(folder)) bytes += static_cast<int64_t>(file.file_size());
+  for (const auto& file : fs::directory_iterator(folder))
+    bytes += static_cast<int64_t>(file.file_size());
   return bytes;
 }
 
@@ -27,13 +29,15 @@ Tensor gradients(const nn::Module& net) {
 
 int main() {
   manual_seed(1);
-  nn::Sequential net(nn::Linear(64, 512), nn::GELU(), nn::Linear(512, 512), nn::GELU(), nn::Linear(512, 1));
+  nn::Sequential net(nn::Linear(64, 512), nn::GELU(), nn::Linear(512, 512), nn::GELU(),
+                     nn::Linear(512, 1));
   const Tensor x = randn({256, 64});
   net(x).square().mean().backward();
   const Tensor wanted = gradients(*net);
   net->zero_grad();
 
-  const fs::path folder = fs::temp_directory_path() / ("grapnel-activations-" + std::to_string(getpid()));
+  const fs::path folder =
+      fs::temp_directory_path() / ("grapnel-activations-" + std::to_string(getpid()));
   fs::create_directories(folder);
   int64_t waiting = 0, left = 0;
   {
@@ -49,7 +53,8 @@ int main() {
   }
   fs::remove_all(folder);
   const bool same = gradients(*net).equal(wanted);
-  std::printf("%lld bytes waited on the disk, %lld are left; %s gradients\n", static_cast<long long>(waiting),
-              static_cast<long long>(left), same ? "the same" : "other");
+  std::printf("%lld bytes waited on the disk, %lld are left; %s gradients\n",
+              static_cast<long long>(waiting), static_cast<long long>(left),
+              same ? "the same" : "other");
   return same && waiting > 1'000'000 && left == 0 ? 0 : 1;
 }

@@ -16,7 +16,10 @@ struct Run {
   int64_t step = 0;
   Checkpoint state;
   Run() {
-    state.add("model", net).add("optimizer", opt).add("random", default_generator()).add("step", step);
+    state.add("model", net)
+        .add("optimizer", opt)
+        .add("random", default_generator())
+        .add("step", step);
   }
   void advance(int64_t to) {
     for (; step < to; ++step) {
@@ -45,9 +48,9 @@ int main(int argc, char** argv) try {
   resumed.state.load(file);
   resumed.advance(100);
   const bool same = resumed.net->weight.equal(whole.net->weight);
-  std::printf("weights %.3f %.3f %.3f, %s bits after the restart\n", whole.net->weight[0][0].item<double>(),
-              whole.net->weight[0][1].item<double>(), whole.net->weight[0][2].item<double>(),
-              same ? "the same" : "other");
+  std::printf("weights %.3f %.3f %.3f, %s bits after the restart\n",
+              whole.net->weight[0][0].item<double>(), whole.net->weight[0][1].item<double>(),
+              whole.net->weight[0][2].item<double>(), same ? "the same" : "other");
   if (argc <= 1) std::filesystem::remove(file);
   return same ? 0 : 1;
 } catch (const std::exception& e) {

@@ -1,4 +1,5 @@
-// Several processes train one model together: mpirun -np 2 data_parallel. Started alone, it is the only rank.
+// Several processes train one model together: mpirun -np 2 data_parallel. Started alone, it is the
+// only rank.
 #include <grapnel/grapnel.h>
 
 #include <iostream>
@@ -21,6 +22,7 @@ int main() {
     optimizer.step();
   }
   if (group.rank() == 0)
-    std::cout << "w = " << line->weight.item<double>() << ", b = " << line->bias.item<double>() << " on "
-              << group.size() << " ranks, " << group.bytes_sent() << " bytes sent by rank 0\n";
+    std::cout << "w = " << line->weight.item<double>() << ", b = " << line->bias.item<double>()
+              << " on " << group.size() << " ranks, " << group.bytes_sent()
+              << " bytes sent by rank 0\n";
 }

@@ -1,8 +1,9 @@
-/// Differential privacy by per-sample clipping (DP-SGD): no single example can move the weights by more than a limit, and noise hides
-/// even that.
+/// Differential privacy by per-sample clipping (DP-SGD): no single example can move the weights by
+/// more than a limit, and noise hides even that.
 ///
-/// One backward pass with hooks::PerSampleNorms gives the norm of every example's own gradient. The second weighs each example so
-/// that its gradient is at most `limit` long; a hook on every parameter adds the noise.
+/// One backward pass with hooks::PerSampleNorms gives the norm of every example's own gradient. The
+/// second weighs each example so that its gradient is at most `limit` long; a hook on every
+/// parameter adds the noise.
 #include <grapnel/grapnel.h>
 
 #include <cstdio>
@@ -10,7 +11,8 @@ using namespace grapnel;
 
 int main() {
   manual_seed(1);
-  // Two clouds of points; ten of the labels are wrong on purpose, and far out, so their gradients are the large ones.
+  // Two clouds of points; ten of the labels are wrong on purpose, and far out, so their gradients
+  // are the large ones.
   const int64_t count = 256;
   const Tensor label = randint(0, 2, {count});
   Tensor x = randn({count, 2}) + (label.to(kFloat32) * 4 - 2).view({count, 1});
@@ -45,7 +47,8 @@ int main() {
   }
   const NoGradGuard no_grad;
   const double right = net(x).argmax(1).eq(label).to(kFloat32).mean().item<double>();
-  std::printf("largest gradient of one example: %.2f, clipped to %.2f; %.1f %% of the true labels found\n",
-              largest_before, largest_after, 100 * right);
+  std::printf(
+      "largest gradient of one example: %.2f, clipped to %.2f; %.1f %% of the true labels found\n",
+      largest_before, largest_after, 100 * right);
   return largest_before > limit && largest_after <= limit * 1.0001 && right > 0.9 ? 0 : 1;
 }

@@ -1,4 +1,5 @@
-/// A very small GPT learns a poem by heart, in a compiled step with a clipping hook on every parameter, and then says it.
+/// A very small GPT learns a poem by heart, in a compiled step with a clipping hook on every
+/// parameter, and then says it.
 #include <grapnel/grapnel.h>
 
 #include <cstdio>
@@ -7,9 +8,11 @@ using namespace grapnel;
 namespace {
 
 constexpr const char* poem =
-    "Twinkle, twinkle, little star,\nHow I wonder what you are!\nUp above the world so high,\nLike a diamond "
+    "Twinkle, twinkle, little star,\nHow I wonder what you are!\nUp above the world so high,\nLike "
+    "a diamond "
     "in the sky.\n"
-    "When the blazing sun is gone,\nWhen he nothing shines upon,\nThen you show your little light,\nTwinkle, "
+    "When the blazing sun is gone,\nWhen he nothing shines upon,\nThen you show your little "
+    "light,\nTwinkle, "
     "twinkle, all the night.\n";
 
 /// A decoder-only transformer over characters. B batch, T time, E features.
@@ -17,12 +20,12 @@ struct GptImpl : nn::Module {
   GptImpl(int64_t vocabulary, int64_t block, int64_t features)
       : token(register_module("token", nn::Embedding(vocabulary, features))),
         place(register_module("place", nn::Embedding(block, features))),
-        layer(register_module("layer",
-                              nn::TransformerEncoderLayer(nn::TransformerEncoderLayerOptions(features, 4)
-                                                              .dim_feedforward(4 * features)
-                                                              .dropout(0)
-                                                              .batch_first(true)
-                                                              .norm_first(true)))),
+        layer(register_module(
+            "layer", nn::TransformerEncoderLayer(nn::TransformerEncoderLayerOptions(features, 4)
+                                                     .dim_feedforward(4 * features)
+                                                     .dropout(0)
+                                                     .batch_first(true)
+                                                     .norm_first(true)))),
         head(register_module("head", nn::Linear(features, vocabulary))),
         later(ones({block, block}, kBool).triu(1)) {}
   Tensor forward(const Tensor& x) {  // [B, T] -> [B, T, vocabulary]
@@ -42,7 +45,8 @@ int main() {
   manual_seed(1);
   constexpr int64_t block = 32;
   const auto corpus = data::TextCorpus::from_text(poem, {.block = block, .stride = 1});
-  data::DataLoader loader(std::make_shared<data::TextCorpus>(corpus), {.batch_size = 32, .shuffle = true});
+  data::DataLoader loader(std::make_shared<data::TextCorpus>(corpus),
+                          {.batch_size = 32, .shuffle = true});
   Gpt gpt(corpus.vocab_size(), block, 48);
   optim::AdamW optimizer(gpt->parameters(), optim::AdamWOptions(5e-3));
   hooks::attach(gpt->parameters(), hooks::ClipNorm{1.0});
@@ -64,7 +68,8 @@ int main() {
   std::vector<int64_t> said = corpus.encode("Twinkle, twinkle, little st");
   while (said.size() < 120) {
     const auto size = std::min<int64_t>(block, static_cast<int64_t>(said.size()));
-    const Tensor recent = from_blob(said.data() + said.size() - static_cast<size_t>(size), {1, size}, kInt64);
+    const Tensor recent =
+        from_blob(said.data() + said.size() - static_cast<size_t>(size), {1, size}, kInt64);
     said.push_back(gpt(recent).select(1, size - 1).argmax(-1).item<int64_t>());
   }
   const std::string text = corpus.decode(said);

@@ -1,4 +1,5 @@
-/// Gradients travel between ranks in 32, 16 and 8 bits and as thin matrices (PowerSGD); what is sent shrinks, what is learnt stays.
+/// Gradients travel between ranks in 32, 16 and 8 bits and as thin matrices (PowerSGD); what is
+/// sent shrinks, what is learnt stays.
 ///
 ///   mpirun -np 2 gradient_compression        processes as ranks
 ///   gradient_compression                     two threads as ranks
@@ -43,20 +44,23 @@ Result train(const dist::ProcessGroup& group, Register register_hook) {
 }
 
 bool compare(const dist::ProcessGroup& group) {
-  const auto plain = train(group, [](auto& model) { model.register_comm_hook(dist::hooks::allreduce); });
-  const auto half = train(group, [](auto& model) { model.register_comm_hook(dist::hooks::fp16_compress); });
-  const auto eighth =
-      train(group, [](auto& model) { model.register_comm_hook(dist::hooks::quantize_per_channel); });
+  const auto plain =
+      train(group, [](auto& model) { model.register_comm_hook(dist::hooks::allreduce); });
+  const auto half =
+      train(group, [](auto& model) { model.register_comm_hook(dist::hooks::fp16_compress); });
+  const auto eighth = train(
+      group, [](auto& model) { model.register_comm_hook(dist::hooks::quantize_per_channel); });
   const auto thin = train(group, [&](auto& model) {
-    model.register_comm_hook(std::make_shared<dist::hooks::PowerSGDState>(dist::hooks::PowerSGDOptions{
-                                 .matrix_approximation_rank = 4, .start_powerSGD_iter = 10}),
-                             dist::hooks::power_sgd);
+    model.register_comm_hook(
+        std::make_shared<dist::hooks::PowerSGDState>(dist::hooks::PowerSGDOptions{
+            .matrix_approximation_rank = 4, .start_powerSGD_iter = 10}),
+        dist::hooks::power_sgd);
   });
   if (group.rank() == 0)
     for (const auto& [name, r] :
          {std::pair("32 bits", plain), {"16 bits", half}, {"8 bits", eighth}, {"PowerSGD", thin}})
-      std::printf("%-9s  %8llu bytes per rank, loss %.4f\n", name, static_cast<unsigned long long>(r.bytes),
-                  r.loss);
+      std::printf("%-9s  %8llu bytes per rank, loss %.4f\n", name,
+                  static_cast<unsigned long long>(r.bytes), r.loss);
   return half.bytes < plain.bytes && eighth.bytes < half.bytes && thin.bytes < half.bytes &&
          std::abs(half.loss - plain.loss) < 0.02 && thin.loss < 0.2;
 }

@@ -1,6 +1,8 @@
-/// The optimiser's step as a hook: each parameter is updated as soon as its gradient is complete, and the gradient is freed at once.
+/// The optimiser's step as a hook: each parameter is updated as soon as its gradient is complete,
+/// and the gradient is freed at once.
 ///
-/// The weights have the same bits as with a step after the pass, but at no time does more than one gradient exist.
+/// The weights have the same bits as with a step after the pass, but at no time does more than one
+/// gradient exist.
 #include <grapnel/grapnel.h>
 
 #include <cstdio>
@@ -15,7 +17,8 @@ struct Result {
 
 Result train(bool in_backward) {
   manual_seed(1);
-  nn::Sequential net(nn::Linear(32, 64), nn::ReLU(), nn::Linear(64, 64), nn::ReLU(), nn::Linear(64, 1));
+  nn::Sequential net(nn::Linear(32, 64), nn::ReLU(), nn::Linear(64, 64), nn::ReLU(),
+                     nn::Linear(64, 1));
   optim::AdamW optimizer(net->parameters(), optim::AdamWOptions(1e-2));
   Result result;
   const auto count = [&] {
@@ -44,7 +47,8 @@ Result train(bool in_backward) {
 int main() {
   const Result after = train(false), inside = train(true);
   const bool same = inside.weights.equal(after.weights);
-  std::printf("gradients alive at once: %d with a step after the pass, %d with steps inside it; %s bits\n",
-              after.most_gradients, inside.most_gradients, same ? "the same" : "other");
+  std::printf(
+      "gradients alive at once: %d with a step after the pass, %d with steps inside it; %s bits\n",
+      after.most_gradients, inside.most_gradients, same ? "the same" : "other");
   return same && inside.most_gradients == 1 ? 0 : 1;
 }

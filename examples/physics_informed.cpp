@@ -1,6 +1,8 @@
-/// A network that learns a law instead of data: u'' = -u with u(0) = 0 and u'(0) = 1, whose solution is the sine.
+/// A network that learns a law instead of data: u'' = -u with u(0) = 0 and u'(0) = 1, whose
+/// solution is the sine.
 ///
-/// The loss contains derivatives of the network by its input, so its own gradient is one of a gradient of a gradient.
+/// The loss contains derivatives of the network by its input, so its own gradient is one of a
+/// gradient of a gradient.
 #include <grapnel/grapnel.h>
 
 #include <cstdio>
@@ -17,7 +19,8 @@ Tensor derivative(const Tensor& y, const Tensor& x) {
 
 int main() {
   manual_seed(1);
-  nn::Sequential u(nn::Linear(1, 32), nn::Tanh(), nn::Linear(32, 32), nn::Tanh(), nn::Linear(32, 1));
+  nn::Sequential u(nn::Linear(1, 32), nn::Tanh(), nn::Linear(32, 32), nn::Tanh(),
+                   nn::Linear(32, 1));
   optim::Adam optimizer(u->parameters(), optim::AdamOptions(5e-3));
   optim::CosineAnnealingLR schedule(optimizer, 1200);
 
@@ -26,7 +29,8 @@ int main() {
   for (int step = 0; step < 1200; ++step) {
     const Tensor y = u(x), slope = derivative(y, x), bend = derivative(slope, x);
     const Tensor start = u(origin), start_slope = derivative(start, origin);
-    const Tensor loss = (bend + y).square().mean() + start.square().sum() + (start_slope - 1).square().sum();
+    const Tensor loss =
+        (bend + y).square().mean() + start.square().sum() + (start_slope - 1).square().sum();
     optimizer.zero_grad();
     loss.backward();
     optimizer.step();

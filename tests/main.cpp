@@ -1,6 +1,8 @@
-/// The main function of every test program. With --compiled-backward=fused (or another backend), all backward passes of the main thread
-/// are recorded and run as graphs, and the same tests have to pass.
-// The precompiled header already holds the part of doctest that derives the second macro from the first.
+/// The main function of every test program. With --compiled-backward=fused (or another backend),
+/// all backward passes of the main thread are recorded and run as graphs, and the same tests have
+/// to pass.
+// The precompiled header already holds the part of doctest that derives the second macro from the
+// first.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -16,11 +18,13 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (!argument.starts_with(option)) continue;
-    for (const auto backend : {grapnel::Backend::eager, grapnel::Backend::aot_eager, grapnel::Backend::fused})
+    for (const auto backend :
+         {grapnel::Backend::eager, grapnel::Backend::aot_eager, grapnel::Backend::fused})
       if (argument.substr(option.size()) == name(backend))
         scope.emplace(grapnel::CompileOptions{.backend = backend});
     if (!scope) {
-      std::fprintf(stderr, "%s: there is no such backend; use eager, aot_eager or fused\n", argv[i]);
+      std::fprintf(stderr, "%s: there is no such backend; use eager, aot_eager or fused\n",
+                   argv[i]);
       return 2;
     }
   }

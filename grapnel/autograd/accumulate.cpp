@@ -12,10 +12,12 @@
 
 namespace grapnel {
 
-AccumulateGrad::AccumulateGrad(Tensor leaf) : Node(Kind::accumulate), leaf_(std::move(leaf)) { add_slot(leaf_); }
+AccumulateGrad::AccumulateGrad(Tensor leaf) : Node(Kind::accumulate), leaf_(std::move(leaf)) {
+  add_slot(leaf_);
+}
 
-// The leaf refers to its node without owning it. Letting go and looking up happen under one lock, so nobody can pick up a
-// node that is about to die.
+// The leaf refers to its node without owning it. Letting go and looking up happen under one lock,
+// so nobody can pick up a node that is about to die.
 bool AccumulateGrad::release_owner() const noexcept {
   AutogradMeta* meta = find_meta(leaf_);
   std::lock_guard guard(meta->lock);
@@ -36,7 +38,9 @@ bool is_dense(const TensorImpl& t) {
   Shape order;
   for (int i = 0; i < t.sizes.size(); ++i)
     if (t.sizes[i] != 1) order.push_back(i);
-  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return t.strides[static_cast<int>(a)] < t.strides[static_cast<int>(b)]; });
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return t.strides[static_cast<int>(a)] < t.strides[static_cast<int>(b)];
+  });
   int64_t expected = 1;
   for (int64_t i : order) {
     if (t.strides[static_cast<int>(i)] != expected) return false;
@@ -53,13 +57,16 @@ bool same_strides(const TensorImpl& t, const Shape& strides) {
 
 }  // namespace
 
-Shape grad_strides(const TensorImpl& leaf) { return is_dense(leaf) ? leaf.strides : contiguous_strides(leaf.sizes); }
+Shape grad_strides(const TensorImpl& leaf) {
+  return is_dense(leaf) ? leaf.strides : contiguous_strides(leaf.sizes);
+}
 
 // Note [Adopting gradients]
-// When grad() is still undefined and the pass builds no graph, the incoming buffer becomes grad() without a copy, provided
-// that the engine is its only owner and it is laid out like the leaf. Otherwise it is copied. Either way, post-hooks of the
-// accumulate node then see grad()'s own buffer as grad_outputs[0]; only a seed that the caller passed in stays itself, and is
-// never adopted nor changed.
+// When grad() is still undefined and the pass builds no graph, the incoming buffer becomes grad()
+// without a copy, provided that the engine is its only owner and it is laid out like the leaf.
+// Otherwise it is copied. Either way, post-hooks of the accumulate node then see grad()'s own
+// buffer as grad_outputs[0]; only a seed that the caller passed in stays itself, and is never
+// adopted nor changed.
 void AccumulateGrad::write(Tensor& grad, bool seed_is_callers) {
   AutogradMeta& meta = *find_meta(leaf_);
   std::lock_guard guard(meta.grad_mutex);
@@ -76,7 +83,9 @@ void AccumulateGrad::write(Tensor& grad, bool seed_is_callers) {
   }
   const TensorImpl& g = grad.impl();
   const Shape strides = grad_strides(leaf_.impl());
-  const bool adopt = !seed_is_callers && is_sole_owner(grad) && static_cast<size_t>(grad.nbytes()) == g.storage->bytes() && same_strides(g, strides);
+  const bool adopt = !seed_is_callers && is_sole_owner(grad) &&
+                     static_cast<size_t>(grad.nbytes()) == g.storage->bytes() &&
+                     same_strides(g, strides);
   if (adopt) {
     meta.grad = grad.is_view() ? grad.detach() : std::move(grad);
   } else {
@@ -98,13 +107,15 @@ void AccumulateGrad::accumulate(Grads& grads, bool seed_is_callers) {
   run_post_accumulate_hooks();
 }
 
-void AccumulateGrad::record_post_accumulate_hook(const HookEntry& entry, PostAccumulateGradHook& hook) {
+void AccumulateGrad::record_post_accumulate_hook(const HookEntry& entry,
+                                                 PostAccumulateGradHook& hook) {
   auto call = [&]() -> variable_list {
     SwapSavedVariables saved;
     hook.apply_with_saved(leaf_, saved);
     return {leaf_.grad()};
   };
-  Tensor grad = std::move(visit::call_hook(entry, HookKind::post_accumulate, {leaf_, leaf_.grad()}, call)[0]);
+  Tensor grad =
+      std::move(visit::call_hook(entry, HookKind::post_accumulate, {leaf_, leaf_.grad()}, call)[0]);
   if (!grad.is_same(leaf_.grad())) leaf_.set_grad(std::move(grad));
 }
 
@@ -120,7 +131,8 @@ void AccumulateGrad::run_post_accumulate_hooks() {
       else hook(leaf_);
     }
     if (AnomalyMode::should_check_nan())
-      anomaly::check_hook_result(find_meta(leaf_)->grad, *this, entry.label, HookKind::post_accumulate);
+      anomaly::check_hook_result(find_meta(leaf_)->grad, *this, entry.label,
+                                 HookKind::post_accumulate);
   }
 }
 

@@ -1,4 +1,5 @@
-/// The node at a leaf: adds what arrives to the leaf's grad(), then calls the post-accumulate hooks.
+/// The node at a leaf: adds what arrives to the leaf's grad(), then calls the post-accumulate
+/// hooks.
 #pragma once
 
 #include "grapnel/autograd/meta.h"
@@ -18,8 +19,10 @@ class AccumulateGrad final : public Node {
   const Tensor& leaf() const { return leaf_; }
   /// For a leaf that gets a history: what stands in for it where it was used as a leaf.
   void set_leaf(Tensor stand_in) { leaf_ = std::move(stand_in); }
-  /// The same as apply, and leaves in `grads[0]` what post-hooks are to see: see Note [Adopting gradients].
+  /// The same as apply, and leaves in `grads[0]` what post-hooks are to see: see Note [Adopting
+  /// gradients].
   void accumulate(Grads& grads, bool seed_is_callers);
+
  protected:
   LazyHooks* leaf_hooks() const override { return &find_meta(leaf_)->hooks; }
   bool release_owner() const noexcept override;

@@ -14,13 +14,17 @@ std::atomic<bool> enabled{false}, check_nan{true};
 }
 
 bool AnomalyMode::is_enabled() { return enabled.load(std::memory_order_relaxed); }
-bool AnomalyMode::should_check_nan() { return is_enabled() && check_nan.load(std::memory_order_relaxed); }
+bool AnomalyMode::should_check_nan() {
+  return is_enabled() && check_nan.load(std::memory_order_relaxed);
+}
 void AnomalyMode::set_enabled(bool on, bool nan) {
   enabled = on;
   check_nan = nan;
 }
 
-DetectAnomalyGuard::DetectAnomalyGuard(bool nan) : enabled_(enabled), check_nan_(check_nan) { AnomalyMode::set_enabled(true, nan); }
+DetectAnomalyGuard::DetectAnomalyGuard(bool nan) : enabled_(enabled), check_nan_(check_nan) {
+  AnomalyMode::set_enabled(true, nan);
+}
 DetectAnomalyGuard::~DetectAnomalyGuard() { AnomalyMode::set_enabled(enabled_, check_nan_); }
 
 namespace anomaly {
@@ -33,10 +37,13 @@ bool has_nan(const Tensor& t) {
 
 std::string trace(const Node& node) {
   if (!node.has_forward_trace())
-    return str("No forward trace of ", node.name(), " is known: it was made while anomaly mode was off.\nSwitch it on around the forward pass, too.");
+    return str("No forward trace of ", node.name(),
+               " is known: it was made while anomaly mode was off.\nSwitch it on around the "
+               "forward pass, too.");
   std::string text = str(node.name(), " was called at ", node.where(), ".");
   for (const Node* n = node.parent().get(); n; n = n->parent().get())
-    text += str("\nIt was made by the backward of ", n->name(), ", which was called at ", n->where(), ".");
+    text += str("\nIt was made by the backward of ", n->name(), ", which was called at ",
+                n->where(), ".");
   return text;
 }
 
@@ -58,13 +65,14 @@ void require_no_nan(const Tensor& t, std::function<std::string()> message) {
 
 std::string describe_leaf(const Tensor& leaf) {
   const std::string name = leaf.name();
-  return str("the parameter ", name.empty() ? "" : "'", name, name.empty() ? "" : "' ", "of shape ", leaf.shape());
+  return str("the parameter ", name.empty() ? "" : "'", name, name.empty() ? "" : "' ", "of shape ",
+             leaf.shape());
 }
 
 void check_node_result(const Tensor& output, const Node& node, size_t i, std::string what) {
   require_no_nan(output, [i, what = std::move(what), held = NodePtr(const_cast<Node*>(&node))] {
-    return str("anomaly: the backward of ", held->name(), " returned NaN in output ", i, " of ", held->name(), what.empty() ? "" : ", ", what,
-               ".\n", trace(*held));
+    return str("anomaly: the backward of ", held->name(), " returned NaN in output ", i, " of ",
+               held->name(), what.empty() ? "" : ", ", what, ".\n", trace(*held));
   });
 }
 
@@ -83,10 +91,11 @@ void check_result(const Tensor& result, size_t i) {
   });
 }
 
-void check_hook_result(const Tensor& result, const Node& node, const HookLabel& label, HookKind kind) {
+void check_hook_result(const Tensor& result, const Node& node, const HookLabel& label,
+                       HookKind kind) {
   require_no_nan(result, [label, kind, held = NodePtr(const_cast<Node*>(&node))] {
-    return str("anomaly: NaN in what the ", describe(label, kind), " left for ", held->name(), ".\n",
-               trace(*held));
+    return str("anomaly: NaN in what the ", describe(label, kind), " left for ", held->name(),
+               ".\n", trace(*held));
   });
 }
 

@@ -1,4 +1,5 @@
-/// Anomaly mode: nodes remember where the forward op was called, and NaNs are caught where they are born.
+/// Anomaly mode: nodes remember where the forward op was called, and NaNs are caught where they are
+/// born.
 #pragma once
 
 #include <functional>
@@ -32,7 +33,8 @@ namespace anomaly {
 bool has_nan(const Tensor& t);
 /// Fails with the message if `t` holds a NaN; in a recording, when the graph gets there.
 void require_no_nan(const Tensor& t, std::function<std::string()> message);
-/// Fails when output `i` of a node holds a NaN, naming node, output, what it is (if that is known), and the place of the forward call.
+/// Fails when output `i` of a node holds a NaN, naming node, output, what it is (if that is known),
+/// and the place of the forward call.
 void check_node_result(const Tensor& output, const Node& node, size_t i, std::string what);
 /// "the parameter 'fc1.weight' of shape [4,4]"
 std::string describe_leaf(const Tensor& leaf);
@@ -41,7 +43,8 @@ void check_existing_grad(const Tensor& leaf, const Tensor& grad);
 /// Fails when result `i` of grad() holds a NaN.
 void check_result(const Tensor& result, size_t i);
 /// Fails when a hook's result holds a NaN, naming the hook.
-void check_hook_result(const Tensor& result, const Node& node, const HookLabel& label, HookKind kind);
+void check_hook_result(const Tensor& result, const Node& node, const HookLabel& label,
+                       HookKind kind);
 /// The forward trace of a node: where it was called, and the nodes whose backward made it.
 std::string trace(const Node& node);
 

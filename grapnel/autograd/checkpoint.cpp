@@ -10,10 +10,12 @@ namespace grapnel::autograd {
 
 namespace {
 
-/// What is kept instead of the saved tensors: enough to make them again. Saved tensors are known by their number.
+/// What is kept instead of the saved tensors: enough to make them again. Saved tensors are known by
+/// their number.
 class Recipe {
  public:
-  Recipe(CheckpointFn fn, const variable_list& inputs) : fn_(std::move(fn)), random_(default_generator().state()) {
+  Recipe(CheckpointFn fn, const variable_list& inputs)
+      : fn_(std::move(fn)), random_(default_generator().state()) {
     for (const Tensor& t : inputs) inputs_.emplace_back(t);
   }
 
@@ -23,7 +25,8 @@ class Recipe {
     std::lock_guard guard(mutex_);
     if (values_.empty()) run_again();
     const Tensor value = values_[number];
-    // Freed as soon as every one was asked for; a second pass over a retained graph makes them again.
+    // Freed as soon as every one was asked for; a second pass over a retained graph makes them
+    // again.
     if (++asked_ == count_) {
       values_.clear();
       asked_ = 0;
@@ -52,12 +55,15 @@ class Recipe {
       for (const Input& input : inputs_) inputs.push_back(input.again());
       fn_(inputs);
     }
-    check(values.size() == count_, "checkpoint: the function saved ", count_, " tensors in forward but ", values.size(),
-          " when it was run again.\nIt must do the same both times: no outside state, the same branches.");
+    check(values.size() == count_, "checkpoint: the function saved ", count_,
+          " tensors in forward but ", values.size(),
+          " when it was run again.\nIt must do the same both times: no outside state, the same "
+          "branches.");
     values_ = std::move(values);
   }
 
-  /// Values without history: an input whose history came to lead through the checkpoint would own itself otherwise.
+  /// Values without history: an input whose history came to lead through the checkpoint would own
+  /// itself otherwise.
   struct Input {
     Tensor values;
     bool requires_grad = false;
@@ -71,7 +77,8 @@ class Recipe {
     }
     Tensor again() const {
       if (!values.defined()) return {};
-      check(values._version() == version, "checkpoint: an input of shape ", values.shape(), " was changed by an in-place operation since, so the function",
+      check(values._version() == version, "checkpoint: an input of shape ", values.shape(),
+            " was changed by an in-place operation since, so the function",
             " cannot be run again on what it saw.\nPass a copy: clone().");
       return values.detach().set_requires_grad(requires_grad);
     }
@@ -89,7 +96,8 @@ class Recipe {
 
 variable_list checkpoint(CheckpointFn fn, const variable_list& inputs) {
   auto recipe = std::make_shared<Recipe>(fn, inputs);
-  SavedTensorHooks hooks([recipe](const Tensor&) { return recipe->next_number(); }, [recipe](size_t number) { return recipe->value(number); });
+  SavedTensorHooks hooks([recipe](const Tensor&) { return recipe->next_number(); },
+                         [recipe](size_t number) { return recipe->value(number); });
   return fn(inputs);
 }
 

@@ -1,7 +1,7 @@
 /// The node of a base tensor that was changed through one of its views.
 ///
-/// `v = b.select(0, 1); v.mul_(w)` changes a part of b. The gradient of the new b goes through the multiplication where v lies
-/// and straight to the old b everywhere else.
+/// `v = b.select(0, 1); v.mul_(w)` changes a part of b. The gradient of the new b goes through the
+/// multiplication where v lies and straight to the old b everywhere else.
 #pragma once
 
 #include "grapnel/autograd/node.h"

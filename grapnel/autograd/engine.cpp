@@ -13,7 +13,8 @@ namespace grapnel {
 
 namespace {
 
-/// Passes nested deeper than this on one thread continue on a fresh one, so that the stack cannot overflow.
+/// Passes nested deeper than this on one thread continue on a fresh one, so that the stack cannot
+/// overflow.
 constexpr int kDepthPerThread = 60;
 
 Pass* innermost() { return Pass::this_thread().pass; }
@@ -53,7 +54,9 @@ variable_list run(const BackwardRequest& request) {
   return pass.run();
 }
 
-PassRunner* set_pass_runner(PassRunner* runner) { return std::exchange(Pass::this_thread().runner, runner); }
+PassRunner* set_pass_runner(PassRunner* runner) {
+  return std::exchange(Pass::this_thread().runner, runner);
+}
 
 Node* current_node() { return innermost() ? innermost()->current : nullptr; }
 uint64_t current_pass() { return innermost() ? innermost()->id() : 0; }
@@ -76,10 +79,13 @@ bool pass_will_run(const Node* node) { return innermost() && innermost()->will_r
 namespace autograd {
 
 namespace {
-variable_list with_defaults(const variable_list& grads, size_t count) { return grads.empty() ? variable_list(count) : grads; }
+variable_list with_defaults(const variable_list& grads, size_t count) {
+  return grads.empty() ? variable_list(count) : grads;
+}
 }  // namespace
 
-variable_list grad(const variable_list& outputs, const variable_list& inputs, const variable_list& grad_outputs, std::optional<bool> retain_graph,
+variable_list grad(const variable_list& outputs, const variable_list& inputs,
+                   const variable_list& grad_outputs, std::optional<bool> retain_graph,
                    bool create_graph, bool allow_unused) {
   const variable_list seeds = with_defaults(grad_outputs, outputs.size());
   variable_list results = engine::run({.roots = outputs,
@@ -90,12 +96,14 @@ variable_list grad(const variable_list& outputs, const variable_list& inputs, co
                                        .inputs = TensorList(inputs)});
   if (!allow_unused)
     for (size_t i = 0; i < results.size(); ++i)
-      check(results[i].defined(), "grad: input ", i, " was not used to compute the outputs.\nPass allow_unused = true to get an undefined gradient for it.");
+      check(results[i].defined(), "grad: input ", i,
+            " was not used to compute the outputs.\nPass allow_unused = true to get an undefined "
+            "gradient for it.");
   return results;
 }
 
-void backward(const variable_list& tensors, const variable_list& grad_tensors, std::optional<bool> retain_graph, bool create_graph,
-              const variable_list& inputs) {
+void backward(const variable_list& tensors, const variable_list& grad_tensors,
+              std::optional<bool> retain_graph, bool create_graph, const variable_list& inputs) {
   const variable_list seeds = with_defaults(grad_tensors, tensors.size());
   engine::run({.roots = tensors,
                .grad_roots = seeds,
@@ -105,11 +113,15 @@ void backward(const variable_list& tensors, const variable_list& grad_tensors, s
                .inputs = inputs.empty() ? std::nullopt : std::optional(TensorList(inputs))});
 }
 
-void queue_callback(std::function<void()> fn) { queue_callback(std::move(fn), std::numeric_limits<int>::max()); }
+void queue_callback(std::function<void()> fn) {
+  queue_callback(std::move(fn), std::numeric_limits<int>::max());
+}
 
 void queue_callback(std::function<void()> fn, int depth) {
   Pass* pass = innermost();
-  check(pass != nullptr, "queue_callback: no backward pass is running on this thread; callbacks are queued from hooks.");
+  check(pass != nullptr,
+        "queue_callback: no backward pass is running on this thread; callbacks are queued from "
+        "hooks.");
   while (pass->depth() > depth) pass = pass->outer();
   pass->queue(std::move(fn));
 }

@@ -1,10 +1,11 @@
 /// The engine: walks the graph backwards and calls every hook at its point.
 ///
 /// Note [One visit per node]
-/// A node is visited once per pass, when everything that flows into it has arrived. Around a visit the phases are those of
-/// HookKind, in that order. Ready nodes are taken so that accumulate nodes run at once, in the order of the edges that made them
-/// ready, and otherwise the node made last runs first. All state of a pass lives in the pass, so passes on several threads, and
-/// passes started by hooks, do not meet.
+/// A node is visited once per pass, when everything that flows into it has arrived. Around a visit
+/// the phases are those of HookKind, in that order. Ready nodes are taken so that accumulate nodes
+/// run at once, in the order of the edges that made them ready, and otherwise the node made last
+/// runs first. All state of a pass lives in the pass, so passes on several threads, and passes
+/// started by hooks, do not meet.
 #pragma once
 
 #include <functional>
@@ -19,10 +20,10 @@ struct AutogradMeta;
 /// What one pass is asked to do.
 struct BackwardRequest {
   TensorList roots;
-  TensorList grad_roots;           ///< same number as roots; undefined means 1 for a scalar root
+  TensorList grad_roots;  ///< same number as roots; undefined means 1 for a scalar root
   bool keep_graph = false;
   bool create_graph = false;
-  bool accumulate = true;          ///< write into grad() of leaves; otherwise return gradients of `inputs`
+  bool accumulate = true;  ///< write into grad() of leaves; otherwise return gradients of `inputs`
   std::optional<TensorList> inputs;
   bool allow_unused = true;
 };
@@ -40,7 +41,8 @@ class PassRunner {
  protected:
   ~PassRunner() = default;
 };
-/// Who runs passes that start on this thread outside a recording; null: nobody special. Returns who did before.
+/// Who runs passes that start on this thread outside a recording; null: nobody special. Returns who
+/// did before.
 PassRunner* set_pass_runner(PassRunner* runner);
 
 /// Node being visited by the innermost pass of this thread, or null.
@@ -49,7 +51,8 @@ Node* current_node();
 uint64_t current_pass();
 /// How many passes are under way on this thread, one inside the other.
 int current_depth();
-/// Called when code of the user throws inside a built-in node: the exception then stays exactly as it is.
+/// Called when code of the user throws inside a built-in node: the exception then stays exactly as
+/// it is.
 void mark_user_exception();
 /// Under StrongBackward: remembers a leaf's grad() before the pass first writes it.
 void journal_leaf_write(const Tensor& leaf);
@@ -58,7 +61,8 @@ void journal_leaf_write(const Tensor& leaf);
 std::shared_ptr<void>& pass_state(const void* key);
 /// Whether the innermost pass will still reach, or has reached, the node.
 bool pass_will_visit(const Node* node);
-/// Whether the innermost pass runs the node's formula, and so its node hooks: grad() only passes by the nodes it was asked for.
+/// Whether the innermost pass runs the node's formula, and so its node hooks: grad() only passes by
+/// the nodes it was asked for.
 bool pass_will_run(const Node* node);
 
 }  // namespace engine
@@ -66,15 +70,17 @@ bool pass_will_run(const Node* node);
 namespace autograd {
 
 /// Gradients of `outputs` with respect to `inputs`, without touching any grad().
-variable_list grad(const variable_list& outputs, const variable_list& inputs, const variable_list& grad_outputs = {},
-                   std::optional<bool> retain_graph = {}, bool create_graph = false, bool allow_unused = false);
+variable_list grad(const variable_list& outputs, const variable_list& inputs,
+                   const variable_list& grad_outputs = {}, std::optional<bool> retain_graph = {},
+                   bool create_graph = false, bool allow_unused = false);
 /// Accumulates gradients of several roots at once.
-void backward(const variable_list& tensors, const variable_list& grad_tensors = {}, std::optional<bool> retain_graph = {},
-              bool create_graph = false, const variable_list& inputs = {});
+void backward(const variable_list& tensors, const variable_list& grad_tensors = {},
+              std::optional<bool> retain_graph = {}, bool create_graph = false,
+              const variable_list& inputs = {});
 /// Runs `fn` once after all nodes of the innermost pass; only during a pass.
 void queue_callback(std::function<void()> fn);
-/// The same after the pass that is `depth` deep: 0 for the one the user started, 1 for one started inside a hook of it, and so on. If there
-/// are not so many, the innermost.
+/// The same after the pass that is `depth` deep: 0 for the one the user started, 1 for one started
+/// inside a hook of it, and so on. If there are not so many, the innermost.
 void queue_callback(std::function<void()> fn, int depth);
 
 /// While it lives, a pass of this thread that fails leaves grad() of every leaf as it was.

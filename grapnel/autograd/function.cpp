@@ -22,11 +22,14 @@ void AutogradContext::mark_non_differentiable(const variable_list& outputs) {
   for (const Tensor& t : outputs) non_differentiable_.insert(t.impl_ptr());
 }
 variable_list AutogradContext::get_saved_variables() const { return node_->saved(); }
-bool AutogradContext::needs_input_grad(size_t i) const { return i < node_->num_outputs() && node_->next_edge(i); }
+bool AutogradContext::needs_input_grad(size_t i) const {
+  return i < node_->num_outputs() && node_->next_edge(i);
+}
 
 std::string FunctionNode::name() const {
   int status = 0;
-  std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(type_.name(), nullptr, nullptr, &status), std::free);
+  std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(type_.name(), nullptr, nullptr, &status), std::free);
   return status == 0 ? text.get() : type_.name();
 }
 
@@ -45,7 +48,8 @@ void FunctionNode::finish(const variable_list& inputs, variable_list& outputs, b
     return std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& i) { return i.is_same(t); });
   };
   for (const TensorImpl* t : context.dirty_) {
-    const bool given = std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& i) { return i.impl_ptr() == t; });
+    const bool given = std::any_of(inputs.begin(), inputs.end(),
+                                   [&](const Tensor& i) { return i.impl_ptr() == t; });
     if (!given) fail(name(), ": mark_dirty was given a tensor that is not an input of forward.");
   }
   for (Tensor& t : outputs) {
@@ -56,22 +60,26 @@ void FunctionNode::finish(const variable_list& inputs, variable_list& outputs, b
     }
     output_specs_.push_back({t.shape(), t.dtype()});
     if (!recorded) continue;
-    const bool differentiable = is_floating(t.dtype()) && !context.non_differentiable_.contains(t.impl_ptr());
+    const bool differentiable =
+        is_floating(t.dtype()) && !context.non_differentiable_.contains(t.impl_ptr());
     if (context.dirty_.contains(t.impl_ptr())) {
       tape::check_inplace(t, differentiable, name());
       const uint32_t slot = add_slot(t);
       GRAPNEL_ASSERT(slot == 0 || !t.is_view(), "a view changed in place must be the first output");
-      if (differentiable) slot == 0 ? rebase_history(t, NodePtr(this)) : set_history(t, NodePtr(this), slot);
+      if (differentiable)
+        slot == 0 ? rebase_history(t, NodePtr(this)) : set_history(t, NodePtr(this), slot);
       continue;
     }
-    // An input returned unchanged is the caller's; the result is another tensor over the same memory.
+    // An input returned unchanged is the caller's; the result is another tensor over the same
+    // memory.
     if (is_input(t) || t.is_view()) t = t.detach();
     const uint32_t slot = add_slot(t);
     if (differentiable) set_history(t, NodePtr(this), slot);
   }
   if (!recorded) return;
   for (const Tensor& t : context.to_save_) {
-    const bool output = std::any_of(outputs.begin(), outputs.end(), [&](const Tensor& o) { return o.defined() && o.is_same(t); });
+    const bool output = std::any_of(outputs.begin(), outputs.end(),
+                                    [&](const Tensor& o) { return o.defined() && o.is_same(t); });
     if (output) saved_.push_back(SavedVariable::output(t));
     else saved_.emplace_back(t, t.defined() ? gradient_edge(t) : Edge{});
   }
@@ -99,13 +107,15 @@ void FunctionNode::release_saved() {
 Grads FunctionNode::apply(Grads grads) {
   variable_list list;
   for (size_t i = 0; i < grads.size(); ++i) {
-    if (!grads[i].defined() && context.materialize_grads_) list.push_back(zeros(output_specs_[i].sizes, output_specs_[i].dtype));
+    if (!grads[i].defined() && context.materialize_grads_)
+      list.push_back(zeros(output_specs_[i].sizes, output_specs_[i].dtype));
     else list.push_back(std::move(grads[i]));
   }
   base::UserCodeScope user;
   variable_list result = backward_(&context, std::move(list));
   if (result.size() < num_outputs())
-    fail("the backward of ", name(), " returned ", result.size(), " gradients, expected ", num_outputs(), ", one per tensor argument of forward.");
+    fail("the backward of ", name(), " returned ", result.size(), " gradients, expected ",
+         num_outputs(), ", one per tensor argument of forward.");
   return Grads(result.begin(), result.end());
 }
 

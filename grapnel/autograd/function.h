@@ -45,8 +45,12 @@ class IValue {
   double toDouble() const { return get<double>("double"); }
   const std::string& toStringRef() const { return get<std::string>("string"); }
   const Tensor& toTensor() const { return get<Tensor>("tensor"); }
-  const std::vector<int64_t>& toIntVector() const { return get<std::vector<int64_t>>("list of ints"); }
-  const std::vector<double>& toDoubleVector() const { return get<std::vector<double>>("list of doubles"); }
+  const std::vector<int64_t>& toIntVector() const {
+    return get<std::vector<int64_t>>("list of ints");
+  }
+  const std::vector<double>& toDoubleVector() const {
+    return get<std::vector<double>>("list of doubles");
+  }
 
  private:
   template <class T>
@@ -55,7 +59,9 @@ class IValue {
     check(v != nullptr, "saved_data: the value is not a ", what, ".");
     return *v;
   }
-  std::variant<std::monostate, bool, int64_t, double, std::string, Tensor, std::vector<int64_t>, std::vector<double>> value_;
+  std::variant<std::monostate, bool, int64_t, double, std::string, Tensor, std::vector<int64_t>,
+               std::vector<double>>
+      value_;
 };
 
 namespace autograd {
@@ -92,7 +98,9 @@ class AutogradContext {
 class FunctionNode final : public Node {
  public:
   using Backward = variable_list (*)(AutogradContext*, variable_list);
-  FunctionNode(const std::type_info& type, Backward backward) : type_(type), backward_(backward) { context.node_ = this; }
+  FunctionNode(const std::type_info& type, Backward backward) : type_(type), backward_(backward) {
+    context.node_ = this;
+  }
 
   std::string name() const override;
   Grads apply(Grads grads) override;
@@ -148,7 +156,8 @@ class Function {
     if constexpr (std::is_same_v<std::decay_t<A>, Tensor>) inputs.push_back(arg);
     else if constexpr (std::is_convertible_v<const A&, variable_list>)
       for (const Tensor& t : variable_list(arg)) inputs.push_back(t);
-    else if constexpr (std::is_same_v<std::decay_t<A>, std::optional<Tensor>>) inputs.push_back(arg.value_or(Tensor()));
+    else if constexpr (std::is_same_v<std::decay_t<A>, std::optional<Tensor>>)
+      inputs.push_back(arg.value_or(Tensor()));
   }
   static variable_list to_list(const Tensor& t) { return {t}; }
   static variable_list to_list(const variable_list& list) { return list; }

@@ -7,7 +7,9 @@ namespace grapnel {
 
 class AutoGradMode {
  public:
-  explicit AutoGradMode(bool enabled) : before_(GradMode::is_enabled()) { GradMode::set_enabled(enabled); }
+  explicit AutoGradMode(bool enabled) : before_(GradMode::is_enabled()) {
+    GradMode::set_enabled(enabled);
+  }
   ~AutoGradMode() { GradMode::set_enabled(before_); }
   AutoGradMode(const AutoGradMode&) = delete;
   AutoGradMode& operator=(const AutoGradMode&) = delete;
@@ -31,7 +33,8 @@ class EnableGradGuard : public AutoGradMode {
 /// Nothing is recorded while it lives, and tensors made in it can never be recorded later.
 class InferenceGuard {
  public:
-  explicit InferenceGuard(bool enabled = true) : grad_(!enabled && GradMode::is_enabled()), before_(InferenceMode::enabled) {
+  explicit InferenceGuard(bool enabled = true)
+      : grad_(!enabled && GradMode::is_enabled()), before_(InferenceMode::enabled) {
     InferenceMode::enabled = enabled;
   }
   ~InferenceGuard() { InferenceMode::enabled = before_; }

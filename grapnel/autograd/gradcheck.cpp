@@ -50,7 +50,8 @@ class Check {
         checked_.push_back(i);
         check_input(i);
       }
-    check(!checked_.empty(), "gradcheck: none of the ", inputs.size(), " inputs requires grad.\nMark those to check: x.set_requires_grad(true).");
+    check(!checked_.empty(), "gradcheck: none of the ", inputs.size(),
+          " inputs requires grad.\nMark those to check: x.set_requires_grad(true).");
   }
 
   bool run() {
@@ -74,20 +75,25 @@ class Check {
  private:
   void check_input(size_t i) const {
     const Tensor& x = inputs_[i];
-    check(x.dtype() == kFloat64, "gradcheck: input ", i, " is ", x.dtype(), ".\nFinite differences need f64: x.to(kFloat64).");
+    check(x.dtype() == kFloat64, "gradcheck: input ", i, " is ", x.dtype(),
+          ".\nFinite differences need f64: x.to(kFloat64).");
     for (int64_t d = 0; d < x.dim(); ++d)
-      check(x.size(d) <= 1 || x.stride(d) != 0, "gradcheck: elements of input ", i, " share memory (shape ", x.shape(), ", strides ", x.strides(),
-            "), so they cannot be moved one by one.\nPass a clone() and expand inside the function.");
+      check(
+          x.size(d) <= 1 || x.stride(d) != 0, "gradcheck: elements of input ", i,
+          " share memory (shape ", x.shape(), ", strides ", x.strides(),
+          "), so they cannot be moved one by one.\nPass a clone() and expand inside the function.");
   }
 
   /// Central differences of all outputs with respect to input i.
-  void differences(size_t i, const std::vector<size_t>& floating, std::vector<Jacobian>& out) const {
+  void differences(size_t i, const std::vector<size_t>& floating,
+                   std::vector<Jacobian>& out) const {
     const Tensor& x = inputs_[i];
     for (int64_t row = 0; row < x.numel(); ++row) {
       const Shape at = index_of(x.shape(), row);
       int64_t offset = 0;
       for (int d = 0; d < at.size(); ++d) offset += at[d] * x.strides()[static_cast<size_t>(d)];
-      // Behind the back of the version counter: the function is to see another input, not a changed one.
+      // Behind the back of the version counter: the function is to see another input, not a changed
+      // one.
       double& element = x.data_ptr<double>()[offset];
       const double before = element;
       const Restore restore{element, before};
@@ -99,7 +105,8 @@ class Check {
       const std::vector<std::vector<double>> low = evaluate(floating);
       for (size_t k = 0; k < floating.size(); ++k)
         for (int64_t c = 0; c < out[k].columns; ++c)
-          out[k].at(row, c) = (high[k][static_cast<size_t>(c)] - low[k][static_cast<size_t>(c)]) / width;
+          out[k].at(row, c) =
+              (high[k][static_cast<size_t>(c)] - low[k][static_cast<size_t>(c)]) / width;
     }
   }
   std::vector<std::vector<double>> evaluate(const std::vector<size_t>& floating) const {
@@ -114,7 +121,9 @@ class Check {
     if (!output.requires_grad()) return out;
     for (int64_t c = 0; c < output.numel(); ++c) {
       const Tensor seed = zeros(output.sizes(), output.dtype());
-      copy_elements(from_blob(static_cast<char*>(seed.data_ptr()) + c * static_cast<int64_t>(seed.element_size()), {}, seed.dtype()),
+      copy_elements(from_blob(static_cast<char*>(seed.data_ptr()) +
+                                  c * static_cast<int64_t>(seed.element_size()),
+                              {}, seed.dtype()),
                     wrap_number(1.0));
       const Tensor g = grad({output}, {inputs_[i]}, {seed}, true, false, true)[0];
       const std::vector<double> column = values_of(g, inputs_[i].numel());
@@ -123,7 +132,8 @@ class Check {
     return out;
   }
 
-  bool compare(Jacobian& analytical, Jacobian& numerical, const Tensor& output, size_t o, size_t i) const {
+  bool compare(Jacobian& analytical, Jacobian& numerical, const Tensor& output, size_t o,
+               size_t i) const {
     int64_t wrong = 0, worst_row = 0, worst_column = 0;
     double worst = -1;
     for (int64_t r = 0; r < numerical.rows; ++r)
@@ -135,9 +145,12 @@ class Check {
         if (excess > worst || std::isnan(excess)) worst = excess, worst_row = r, worst_column = c;
       }
     if (wrong == 0) return true;
-    check(!options_.raise_exception, "gradcheck: the gradient of output ", o, " with respect to input ", i, " is wrong in ", wrong, " of ",
-          numerical.rows * numerical.columns, " elements.\nFor output", index_of(output.shape(), worst_column), " and input",
-          index_of(inputs_[i].shape(), worst_row), ": backward gives ", analytical.at(worst_row, worst_column), ", finite differences give ",
+    check(!options_.raise_exception, "gradcheck: the gradient of output ", o,
+          " with respect to input ", i, " is wrong in ", wrong, " of ",
+          numerical.rows * numerical.columns, " elements.\nFor output",
+          index_of(output.shape(), worst_column), " and input",
+          index_of(inputs_[i].shape(), worst_row), ": backward gives ",
+          analytical.at(worst_row, worst_column), ", finite differences give ",
           numerical.at(worst_row, worst_column), ".");
     return false;
   }
@@ -161,13 +174,14 @@ Tensor made_up_gradient(const Tensor& output) {
 
 }  // namespace
 
-bool gradcheck(const CheckedFunction& fn, const variable_list& inputs, const GradcheckOptions& options) {
+bool gradcheck(const CheckedFunction& fn, const variable_list& inputs,
+               const GradcheckOptions& options) {
   const EnableGradGuard recording;
   return Check(fn, inputs, options).run();
 }
 
-bool gradgradcheck(const CheckedFunction& fn, const variable_list& inputs, const variable_list& grad_outputs,
-                   const GradcheckOptions& options) {
+bool gradgradcheck(const CheckedFunction& fn, const variable_list& inputs,
+                   const variable_list& grad_outputs, const GradcheckOptions& options) {
   const EnableGradGuard recording;
   auto differentiable = [](const variable_list& all) {
     variable_list kept;
@@ -177,7 +191,8 @@ bool gradgradcheck(const CheckedFunction& fn, const variable_list& inputs, const
   };
   variable_list extended = inputs;
   if (grad_outputs.empty()) {
-    for (const Tensor& output : differentiable(fn(inputs))) extended.push_back(made_up_gradient(output));
+    for (const Tensor& output : differentiable(fn(inputs)))
+      extended.push_back(made_up_gradient(output));
   } else {
     extended.insert(extended.end(), grad_outputs.begin(), grad_outputs.end());
   }

@@ -7,7 +7,9 @@
 namespace grapnel {
 
 namespace {
-std::string site_of(const std::source_location& site) { return str(site.file_name(), ":", site.line()); }
+std::string site_of(const std::source_location& site) {
+  return str(site.file_name(), ":", site.line());
+}
 
 template <class Lists, class Fn>
 void for_each_list(Lists& lists, Fn&& fn) {
@@ -50,15 +52,18 @@ void HookTable::change(Change&& fn) {
     if (!lists.post_accumulate.empty()) kinds |= bit(HookKind::post_accumulate);
     if (!lists.post.empty()) kinds |= bit(HookKind::node_post);
     kinds_.store(kinds, std::memory_order_release);
-    const bool sole = lists.tensor.size() == 1 && lists.tensor[0].hooks.size() == 1 && lists.retain.empty();
+    const bool sole =
+        lists.tensor.size() == 1 && lists.tensor[0].hooks.size() == 1 && lists.retain.empty();
     lists.sole_tensor_hook = sole ? lists.tensor.data() : nullptr;
   });
 }
 
-HookHandle HookTable::add(HookKind kind, uint32_t slot, std::shared_ptr<HookBase> hook, HookOptions options) {
+HookHandle HookTable::add(HookKind kind, uint32_t slot, std::shared_ptr<HookBase> hook,
+                          HookOptions options) {
   const uint64_t id = next_hook_id();
   change([&](HookLists& lists) {
-    lists.list(kind, slot)->push_back({id, std::move(hook), {std::move(options.name), options.site}});
+    lists.list(kind, slot)
+        ->push_back({id, std::move(hook), {std::move(options.name), options.site}});
     if (lists.first_id == 0) lists.first_id = id;
     lists.last_id = std::max(lists.last_id, id);
   });
@@ -114,7 +119,8 @@ std::vector<HookInfo> HookTable::infos() const {
   std::vector<HookInfo> out;
   const Reader reader(lists_);
   for_each_list(reader.value(), [&](HookKind kind, uint32_t slot, const HookEntries& entries) {
-    for (const HookEntry& e : entries) out.push_back({e.id, kind, static_cast<int>(slot), e.label.name, site_of(e.label.site)});
+    for (const HookEntry& e : entries)
+      out.push_back({e.id, kind, static_cast<int>(slot), e.label.name, site_of(e.label.site)});
   });
   return out;
 }
@@ -122,7 +128,8 @@ std::vector<HookInfo> HookTable::infos() const {
 bool HookTable::has_user_hooks() const {
   bool any = false;
   const Reader reader(lists_);
-  for_each_list(reader.value(), [&](HookKind, uint32_t, const HookEntries& entries) { any |= !entries.empty(); });
+  for_each_list(reader.value(),
+                [&](HookKind, uint32_t, const HookEntries& entries) { any |= !entries.empty(); });
   return any;
 }
 

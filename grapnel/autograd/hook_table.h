@@ -1,5 +1,6 @@
-/// The hooks of one node or leaf. Lists are versioned: whoever runs a list sees the version it started with, so hooks may be
-/// added and removed at any time, from any thread, by anyone, themselves included.
+/// The hooks of one node or leaf. Lists are versioned: whoever runs a list sees the version it
+/// started with, so hooks may be added and removed at any time, from any thread, by anyone,
+/// themselves included.
 #pragma once
 
 #include <atomic>
@@ -20,8 +21,8 @@ struct AutogradMeta;
 void intrusive_retain(const AutogradMeta* meta) noexcept;
 void intrusive_release(const AutogradMeta* meta) noexcept;
 
-/// Prints "tensor hook 'clip' registered at train.cpp:12". Hooks are checked at every firing, so nothing is put together before
-/// it is printed.
+/// Prints "tensor hook 'clip' registered at train.cpp:12". Hooks are checked at every firing, so
+/// nothing is put together before it is printed.
 struct HookDescription {
   const HookLabel& label;
   HookKind kind;
@@ -50,7 +51,8 @@ struct HookLists : base::Pooled {
   SmallVector<Slot, 1> tensor;  ///< in the order in which each slot got its first hook
   SmallVector<RetainEntry, 1> retain;
   HookEntries pre, post_accumulate, post;
-  /// Set when one tensor hook, and no retain-grad, is all there is to run before the node: the usual case.
+  /// Set when one tensor hook, and no retain-grad, is all there is to run before the node: the
+  /// usual case.
   const Slot* sole_tensor_hook = nullptr;
   uint64_t first_id = 0, last_id = 0;  ///< ever given out
 
@@ -68,7 +70,8 @@ class HookTable final : public HookOwner, public std::enable_shared_from_this<Ho
   void add_retain(uint32_t slot, IntrusivePtr<AutogradMeta> tensor);
   void remove_retain(const AutogradMeta* tensor);
 
-  /// Whether there may be hooks of one of the kinds. Walking a node asks this first, so that kinds without hooks cost one load.
+  /// Whether there may be hooks of one of the kinds. Walking a node asks this first, so that kinds
+  /// without hooks cost one load.
   template <std::same_as<HookKind>... Kinds>
   bool has(Kinds... kinds) const {
     return kinds_.load(std::memory_order_acquire) & (bit(kinds) | ...);
@@ -80,7 +83,9 @@ class HookTable final : public HookOwner, public std::enable_shared_from_this<Ho
   const base::Versioned<HookLists>& lists() const { return lists_; }
 
  private:
-  static constexpr uint8_t bit(HookKind kind) { return static_cast<uint8_t>(1 << static_cast<int>(kind)); }
+  static constexpr uint8_t bit(HookKind kind) {
+    return static_cast<uint8_t>(1 << static_cast<int>(kind));
+  }
   template <class Change>
   void change(Change&& fn);
 
@@ -88,7 +93,8 @@ class HookTable final : public HookOwner, public std::enable_shared_from_this<Ho
   std::atomic<uint8_t> kinds_{0};  ///< one bit for each kind in lists_
 };
 
-/// The table of one owner, made when the first hook is registered. Asking for it costs one load; threads may ask and make at once.
+/// The table of one owner, made when the first hook is registered. Asking for it costs one load;
+/// threads may ask and make at once.
 class LazyHooks {
  public:
   HookTable* get() const { return table_.load(std::memory_order_acquire); }

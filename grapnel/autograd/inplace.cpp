@@ -23,9 +23,11 @@ Tensor CopySlices::in_base_layout(const Tensor& grad) const {
   if (grad.impl().strides == base_.strides && grad.storage_offset() == base_.offset) return grad;
   // A fresh tensor laid out like the base, offset included, so that the view's geometry fits it.
   int64_t extent = base_.offset + 1;
-  for (int i = 0; i < base_.sizes.size(); ++i) extent += (std::max<int64_t>(base_.sizes[i], 1) - 1) * base_.strides[i];
+  for (int i = 0; i < base_.sizes.size(); ++i)
+    extent += (std::max<int64_t>(base_.sizes[i], 1) - 1) * base_.strides[i];
   Tensor whole = zeros({extent}, grad.dtype());
-  Tensor laid_out(TensorImpl::create(whole.impl().storage, grad.dtype(), base_.sizes, base_.strides, base_.offset));
+  Tensor laid_out(TensorImpl::create(whole.impl().storage, grad.dtype(), base_.sizes, base_.strides,
+                                     base_.offset));
   laid_out.copy_(grad);
   return laid_out;
 }
@@ -36,7 +38,8 @@ Grads CopySlices::apply(Grads grads) {
   const Tensor grad = in_base_layout(grads[0]);
   Grads inner = fn_->apply({as_strided_view(grad, view_)});
   if (next_edge(0)) {
-    const Tensor inside = !inner.empty() && inner[0].defined() ? inner[0] : zeros(view_.sizes, grad.dtype());
+    const Tensor inside =
+        !inner.empty() && inner[0].defined() ? inner[0] : zeros(view_.sizes, grad.dtype());
     out[0] = as_strided_scatter(grad, inside, base_, view_);
   }
   for (size_t i = 1; i < out.size() && i < inner.size(); ++i) out[i] = inner[i];
@@ -44,7 +47,8 @@ Grads CopySlices::apply(Grads grads) {
 }
 
 Tensor CopySlices::as_output_view(const Tensor& saved) const {
-  Tensor base(TensorImpl::create(saved.impl().storage, saved.dtype(), base_.sizes, base_.strides, base_.offset));
+  Tensor base(TensorImpl::create(saved.impl().storage, saved.dtype(), base_.sizes, base_.strides,
+                                 base_.offset));
   set_history(base, NodePtr(const_cast<CopySlices*>(this)), 0);
   EnableGradGuard grad;
   return as_strided_view(base, view_);
@@ -56,11 +60,13 @@ namespace {
 void journal_history(const Tensor& t) {
   AutogradMeta& meta = autograd_meta(t);
   const uint64_t base_node = meta.view ? meta.view->base_node : 0;
-  record::on_undo([kept = IntrusivePtr<AutogradMeta>(&meta), impl = t.impl_ptr(), node = meta.grad_fn, slot = meta.output_nr,
+  record::on_undo([kept = IntrusivePtr<AutogradMeta>(&meta), impl = t.impl_ptr(),
+                   node = meta.grad_fn, slot = meta.output_nr,
                    requires_grad = t.impl().requires_grad, base_node] {
     if (!kept->alive.load(std::memory_order_acquire)) return;
     if (kept->retains_grad) {
-      if (kept->grad_fn && kept->grad_fn->hooks()) kept->grad_fn->hooks()->remove_retain(kept.get());
+      if (kept->grad_fn && kept->grad_fn->hooks())
+        kept->grad_fn->hooks()->remove_retain(kept.get());
       if (node) node->make_hooks()->add_retain(slot, kept);
     }
     kept->grad_fn = node;
@@ -111,16 +117,20 @@ void mark_view(Tensor& view, const Tensor& base, bool multi_output) {
 
 void check_inplace(const Tensor& self, bool recording, std::string_view op) {
   const TensorImpl& impl = self.impl();
-  check(!impl.inference || InferenceMode::is_enabled(), op, "_: a tensor made under InferenceGuard cannot be changed in place outside of it.\nChange a clone().");
+  check(!impl.inference || InferenceMode::is_enabled(), op,
+        "_: a tensor made under InferenceGuard cannot be changed in place outside of it.\nChange a "
+        "clone().");
   const ViewMeta* view = impl.differentiable_view ? impl.autograd->view.get() : nullptr;
   const Tensor& base = view ? view->base : self;
   AutogradMeta* base_meta = find_meta(base);
 
   if (GradMode::is_enabled()) {
     check(!(impl.requires_grad && self.is_leaf() && !view), op,
-          "_: a leaf that requires grad cannot be changed in place while recording.\nUse NoGradGuard for an update, or an out-of-place operation.");
+          "_: a leaf that requires grad cannot be changed in place while recording.\nUse "
+          "NoGradGuard for an update, or an out-of-place operation.");
     check(!(view && base.impl().requires_grad && base.is_leaf()), op,
-          "_: this is a view of a leaf that requires grad; it cannot be changed in place while recording.\nUse NoGradGuard for an update.");
+          "_: this is a view of a leaf that requires grad; it cannot be changed in place while "
+          "recording.\nUse NoGradGuard for an update.");
   }
   if (!recording && !(GradMode::is_enabled() && tracks(self))) return;
 
@@ -128,21 +138,30 @@ void check_inplace(const Tensor& self, bool recording, std::string_view op) {
     switch (view->origin) {
       case ViewOrigin::ordinary: break;
       case ViewOrigin::multi_output:
-        fail(op, "_: this view is one of several outputs of a split, chunk or unbind; changing it in place cannot be recorded.\n"
+        fail(op,
+             "_: this view is one of several outputs of a split, chunk or unbind; changing it in "
+             "place cannot be recorded.\n"
              "Take views one by one (select, narrow), or change clones.");
       case ViewOrigin::no_grad:
-        fail(op, "_: this view was made while recording was off, so an in-place change cannot be recorded.\nMake the view outside NoGradGuard.");
+        fail(op,
+             "_: this view was made while recording was off, so an in-place change cannot be "
+             "recorded.\nMake the view outside NoGradGuard.");
       case ViewOrigin::custom_function:
-        fail(op, "_: this view was made inside a custom function and cannot be changed in place: its gradient would be lost.\nReturn a clone().");
+        fail(op,
+             "_: this view was made inside a custom function and cannot be changed in place: its "
+             "gradient would be lost.\nReturn a clone().");
       case ViewOrigin::inference:
-        fail(op, "_: this is a view of a tensor made under InferenceGuard; an in-place change cannot be recorded.");
+        fail(op,
+             "_: this is a view of a tensor made under InferenceGuard; an in-place change cannot "
+             "be recorded.");
     }
   }
   if (base_meta)
     for (const auto& weak : base_meta->hooked_views)
       if (auto table = weak.lock(); table && table->has_user_hooks())
         fail(op, "_: a view of the tensor to change has hooks (", table->infos()[0].site,
-             "). The change would give the view a new node and the hooks would never fire again.\nRemove them first, or register after the change.");
+             "). The change would give the view a new node and the hooks would never fire "
+             "again.\nRemove them first, or register after the change.");
 }
 
 }  // namespace tape

@@ -20,8 +20,8 @@ void intrusive_release(const AutogradMeta* meta) noexcept {
 }
 
 void release_autograd_meta(AutogradMeta* meta) noexcept {
-  // Retain-grad entries and multi-gradient hooks may still hold the meta; what it holds itself goes now, which also breaks the
-  // cycles through its node and its hooks.
+  // Retain-grad entries and multi-gradient hooks may still hold the meta; what it holds itself goes
+  // now, which also breaks the cycles through its node and its hooks.
   meta->alive.store(false, std::memory_order_release);
   if (!meta->refs.is_unique()) {
     Tensor grad = std::move(meta->grad);
@@ -46,13 +46,15 @@ void move_retain_grad(AutogradMeta& meta, const NodePtr& from, const NodePtr& to
   if (to) to->make_hooks()->add_retain(slot, IntrusivePtr<AutogradMeta>(&meta));
 }
 
-/// A leaf that no longer requires grad is changed in place by something that does. Graphs that used it as a leaf own it through its
-/// accumulate node, and it is about to own a graph: so they get a stand-in, with its hooks, which wants no gradient either.
+/// A leaf that no longer requires grad is changed in place by something that does. Graphs that used
+/// it as a leaf own it through its accumulate node, and it is about to own a graph: so they get a
+/// stand-in, with its hooks, which wants no gradient either.
 void leave_stand_in(const Tensor& leaf, AutogradMeta& meta) {
   IntrusivePtr<AccumulateGrad> node;
   {
     std::lock_guard guard(meta.lock);
-    if (meta.accumulator) node = IntrusivePtr<AccumulateGrad>(std::exchange(meta.accumulator, nullptr));
+    if (meta.accumulator)
+      node = IntrusivePtr<AccumulateGrad>(std::exchange(meta.accumulator, nullptr));
   }
   if (!node) return;
   const Tensor stand_in = leaf.detach();
@@ -88,7 +90,9 @@ uint64_t node_number(const Tensor& base) {
   return meta && meta->grad_fn ? meta->grad_fn->sequence_nr() + 1 : 0;
 }
 
-EdgeOverride::EdgeOverride(const Tensor& t, Edge edge) { overrides.push_back({t.impl_ptr(), std::move(edge)}); }
+EdgeOverride::EdgeOverride(const Tensor& t, Edge edge) {
+  overrides.push_back({t.impl_ptr(), std::move(edge)});
+}
 EdgeOverride::~EdgeOverride() { overrides.pop_back(); }
 
 const NodePtr& current_grad_fn(const Tensor& t) {
@@ -129,7 +133,8 @@ Edge gradient_edge(const Tensor& t) {
 
 void set_history(const Tensor& t, NodePtr node, uint32_t slot) {
   AutogradMeta& meta = autograd_meta(t);
-  if (meta.accumulator) [[unlikely]] leave_stand_in(t, meta);
+  if (meta.accumulator) [[unlikely]]
+    leave_stand_in(t, meta);
   NodePtr before = std::exchange(meta.grad_fn, std::move(node));
   meta.output_nr = slot;
   if (meta.view) meta.view->base_node = node_number(meta.view->base);
@@ -155,7 +160,8 @@ const std::shared_ptr<HookTable>& tensor_hook_table(const Tensor& t, uint32_t& s
 void journal_grad(AutogradMeta& meta) {
   // A pending gradient is itself part of what would be given up.
   if (!record::active() || (meta.grad.defined() && meta.grad.impl().storage->pending())) return;
-  record::on_undo([kept = IntrusivePtr<AutogradMeta>(&meta), before = meta.grad] { kept->grad = before; });
+  record::on_undo(
+      [kept = IntrusivePtr<AutogradMeta>(&meta), before = meta.grad] { kept->grad = before; });
   // A gradient that was to come and never will is none.
   if (!meta.grad.defined())
     record::on_failure([kept = IntrusivePtr<AutogradMeta>(&meta)] {
@@ -165,9 +171,12 @@ void journal_grad(AutogradMeta& meta) {
 
 bool is_sole_owner(const Tensor& t) {
   const TensorImpl& impl = t.impl();
-  if (!impl.refs.is_unique() || impl.wrapped_number || impl.inference || impl.requires_grad || impl.storage->borrowed()) return false;
+  if (!impl.refs.is_unique() || impl.wrapped_number || impl.inference || impl.requires_grad ||
+      impl.storage->borrowed())
+    return false;
   const ViewMeta* view = impl.autograd ? impl.autograd->view.get() : nullptr;
-  const uint32_t own = view && view->base.use_count() == 1 && view->base.impl().storage == impl.storage ? 2 : 1;
+  const uint32_t own =
+      view && view->base.use_count() == 1 && view->base.impl().storage == impl.storage ? 2 : 1;
   return impl.storage->use_count() - record::holds(*impl.storage) == own;
 }
 

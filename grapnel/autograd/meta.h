@@ -1,4 +1,5 @@
-/// A tensor's place in the graph: its gradient, the node that made it, its hooks, and what it is a view of.
+/// A tensor's place in the graph: its gradient, the node that made it, its hooks, and what it is a
+/// view of.
 #pragma once
 
 #include <atomic>
@@ -29,10 +30,13 @@ uint64_t node_number(const Tensor& base);
 
 struct AutogradMeta {
   static void* operator new(size_t bytes) { return base::pool_allocate(bytes); }
-  static void operator delete(void* memory, size_t bytes) noexcept { base::pool_deallocate(memory, bytes); }
+  static void operator delete(void* memory, size_t bytes) noexcept {
+    base::pool_deallocate(memory, bytes);
+  }
 
   RefCount refs;
-  /// Cleared when the tensor dies. Retain-grad entries hold the meta, not the tensor, and skip it then.
+  /// Cleared when the tensor dies. Retain-grad entries hold the meta, not the tensor, and skip it
+  /// then.
   std::atomic<bool> alive{true};
   bool retains_grad = false;
   uint32_t output_nr = 0;
@@ -48,35 +52,41 @@ struct AutogradMeta {
   /// Bases: tables of view nodes that carry hooks and would be cut off by an in-place change.
   std::vector<std::weak_ptr<HookTable>> hooked_views;
   std::unique_ptr<std::string> name;
-  std::mutex grad_mutex;      ///< held while the accumulate node writes `grad`
-  base::SpinLock lock;        ///< guards `accumulator`
+  std::mutex grad_mutex;  ///< held while the accumulate node writes `grad`
+  base::SpinLock lock;    ///< guards `accumulator`
 };
 
 /// The meta of a tensor, made on demand.
 AutogradMeta& autograd_meta(const Tensor& t);
 /// Null when there is none.
-inline AutogradMeta* find_meta(const Tensor& t) { return t.defined() ? t.impl().autograd : nullptr; }
+inline AutogradMeta* find_meta(const Tensor& t) {
+  return t.defined() ? t.impl().autograd : nullptr;
+}
 
-/// Where a gradient of `t` flows: the slot of its node, or its accumulate node; empty when it wants none.
+/// Where a gradient of `t` flows: the slot of its node, or its accumulate node; empty when it wants
+/// none.
 Edge gradient_edge(const Tensor& t);
-/// The node that made `t`, brought up to date if `t` is a view whose base was changed; null for leaves.
+/// The node that made `t`, brought up to date if `t` is a view whose base was changed; null for
+/// leaves.
 const NodePtr& current_grad_fn(const Tensor& t);
 /// The leaf's accumulate node, made on demand.
 IntrusivePtr<AccumulateGrad> grad_accumulator(const Tensor& leaf);
 /// Makes `t` output `slot` of `node`, and moves retain-grad along.
 void set_history(const Tensor& t, NodePtr node, uint32_t slot);
-/// After an in-place change recorded as `node` (slot 0): gives `t`, and its base if it is a view, their new nodes.
+/// After an in-place change recorded as `node` (slot 0): gives `t`, and its base if it is a view,
+/// their new nodes.
 void rebase_history(const Tensor& t, NodePtr node);
-/// Before `grad` of a tensor is replaced: while recording, remembers it in case the recording is given up.
+/// Before `grad` of a tensor is replaced: while recording, remembers it in case the recording is
+/// given up.
 void journal_grad(AutogradMeta& meta);
-/// Whether nobody but the holder of this one handle can see the memory of `t`, so that it may be reused. The base that a view keeps
-/// alive by itself does not count as somebody.
+/// Whether nobody but the holder of this one handle can see the memory of `t`, so that it may be
+/// reused. The base that a view keeps alive by itself does not count as somebody.
 bool is_sole_owner(const Tensor& t);
 /// The table for hooks on `t` itself: the leaf's, or that of its node.
 const std::shared_ptr<HookTable>& tensor_hook_table(const Tensor& t, uint32_t& slot);
 
-/// While it lives, gradients of `t` that are recorded on this thread flow to another edge. Module hooks put identity nodes
-/// in the way like this, without touching the user's tensor.
+/// While it lives, gradients of `t` that are recorded on this thread flow to another edge. Module
+/// hooks put identity nodes in the way like this, without touching the user's tensor.
 class EdgeOverride {
  public:
   EdgeOverride(const Tensor& t, Edge edge);

@@ -10,7 +10,8 @@ namespace autograd {
 
 namespace {
 
-/// How to tell whether a pass will reach a listed tensor, without keeping the tensor or its node alive.
+/// How to tell whether a pass will reach a listed tensor, without keeping the tensor or its node
+/// alive.
 struct Place {
   IntrusivePtr<AutogradMeta> leaf;  ///< leaves: the accumulate node may be another one in each pass
   const Node* node = nullptr;       ///< others: compared, never followed
@@ -34,10 +35,12 @@ struct Place {
 class Compound final : public HookOwner {
  public:
   std::vector<Place> places;
-  /// How many of the listed tensors the pass will reach. A part whose node is gone is not active any more, and another node may be in its place.
+  /// How many of the listed tensors the pass will reach. A part whose node is gone is not active
+  /// any more, and another node may be in its place.
   size_t expected() const {
     size_t n = 0;
-    for (size_t i = 0; i < places.size(); ++i) n += parts_[i].active() && places[i].will_be_visited();
+    for (size_t i = 0; i < places.size(); ++i)
+      n += parts_[i].active() && places[i].will_be_visited();
     return n;
   }
   void add_part(HookHandle part) { parts_.push_back(std::move(part)); }
@@ -74,14 +77,18 @@ void check_list(const variable_list& tensors) {
   check(!tensors.empty(), "register_multi_grad_hook: the list of tensors is empty.");
 }
 
-HookHandle handle_of(const std::shared_ptr<Compound>& compound) { return HookHandle(next_hook_id(), compound); }
+HookHandle handle_of(const std::shared_ptr<Compound>& compound) {
+  return HookHandle(next_hook_id(), compound);
+}
 
 }  // namespace
 
-HookHandle register_all_grads_hook(const variable_list& tensors, AllGradsFn fn, HookOptions options) {
+HookHandle register_all_grads_hook(const variable_list& tensors, AllGradsFn fn,
+                                   HookOptions options) {
   check_list(tensors);
   for (size_t i = 0; i < tensors.size(); ++i)
-    check(tensors[i].defined() && tensors[i].requires_grad(), "register_multi_grad_hook: tensor ", i, " does not require grad, so not all gradients can arrive.");
+    check(tensors[i].defined() && tensors[i].requires_grad(), "register_multi_grad_hook: tensor ",
+          i, " does not require grad, so not all gradients can arrive.");
   auto compound = std::make_shared<Compound>();
   auto call = std::make_shared<AllGradsFn>(std::move(fn));
   for (const Tensor& t : tensors) compound->places.emplace_back(t);
@@ -117,7 +124,8 @@ HookHandle register_any_grad_hook(const variable_list& tensors, AnyGradFn fn, Ho
   return handle_of(compound);
 }
 
-HookHandle register_all_post_accumulate_hook(const variable_list& leaves, AllGradsFn fn, HookOptions options) {
+HookHandle register_all_post_accumulate_hook(const variable_list& leaves, AllGradsFn fn,
+                                             HookOptions options) {
   check_list(leaves);
   auto compound = std::make_shared<Compound>();
   auto call = std::make_shared<AllGradsFn>(std::move(fn));
@@ -149,7 +157,8 @@ std::vector<HookInfo> hooks_of(const Tensor& tensor) {
   if (const NodePtr& node = current_grad_fn(tensor)) {
     std::vector<HookInfo> mine;
     for (HookInfo& info : hooks_of(*node))
-      if (info.kind == HookKind::tensor && info.slot == static_cast<int>(meta->output_nr)) mine.push_back(std::move(info));
+      if (info.kind == HookKind::tensor && info.slot == static_cast<int>(meta->output_nr))
+        mine.push_back(std::move(info));
     return mine;
   }
   const HookTable* table = meta->hooks.get();

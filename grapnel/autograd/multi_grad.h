@@ -7,50 +7,72 @@
 
 namespace grapnel {
 
-/// all: once per pass, when the last of the tensors that the pass reaches has its gradient; untouched ones are undefined.
-/// any: once per pass, with the first gradient computed among the tensors.
+/// all: once per pass, when the last of the tensors that the pass reaches has its gradient;
+/// untouched ones are undefined. any: once per pass, with the first gradient computed among the
+/// tensors.
 enum class MultiGrad : uint8_t { all, any };
 
 namespace autograd {
 
 using AllGradsFn = std::function<void(const variable_list&)>;
 using AnyGradFn = std::function<void(const Tensor&)>;
-HookHandle register_all_grads_hook(const variable_list& tensors, AllGradsFn fn, HookOptions options);
+HookHandle register_all_grads_hook(const variable_list& tensors, AllGradsFn fn,
+                                   HookOptions options);
 HookHandle register_any_grad_hook(const variable_list& tensors, AnyGradFn fn, HookOptions options);
-HookHandle register_all_post_accumulate_hook(const variable_list& leaves, AllGradsFn fn, HookOptions options);
+HookHandle register_all_post_accumulate_hook(const variable_list& leaves, AllGradsFn fn,
+                                             HookOptions options);
 
 }  // namespace autograd
 
-/// `hook(const variable_list& grads)` for MultiGrad::all, `hook(const Tensor& grad)` for MultiGrad::any. What it returns is
-/// ignored, and it may not change the gradients. One handle removes all parts.
+/// `hook(const variable_list& grads)` for MultiGrad::all, `hook(const Tensor& grad)` for
+/// MultiGrad::any. What it returns is ignored, and it may not change the gradients. One handle
+/// removes all parts.
 template <class F>
-HookHandle register_multi_grad_hook(const variable_list& tensors, F hook, MultiGrad mode = MultiGrad::all, HookOptions options = {}) {
-  constexpr bool takes_all = std::is_invocable_v<F&, const variable_list&>, takes_one = std::is_invocable_v<F&, const Tensor&>;
-  static_assert(takes_all || takes_one, "a multi-gradient hook takes a const variable_list& (all) or a const Tensor& (any)");
+HookHandle register_multi_grad_hook(const variable_list& tensors, F hook,
+                                    MultiGrad mode = MultiGrad::all, HookOptions options = {}) {
+  constexpr bool takes_all = std::is_invocable_v<F&, const variable_list&>,
+                 takes_one = std::is_invocable_v<F&, const Tensor&>;
+  static_assert(
+      takes_all || takes_one,
+      "a multi-gradient hook takes a const variable_list& (all) or a const Tensor& (any)");
   auto shared = std::make_shared<F>(std::move(hook));
   if (mode == MultiGrad::all) {
     if constexpr (takes_all)
-      return autograd::register_all_grads_hook(tensors, [shared](const variable_list& grads) { (void)(*shared)(grads); }, std::move(options));
+      return autograd::register_all_grads_hook(
+          tensors, [shared](const variable_list& grads) { (void)(*shared)(grads); },
+          std::move(options));
     else
-      fail("register_multi_grad_hook: MultiGrad::all calls the hook with a variable_list; this one takes a single Tensor.");
+      fail(
+          "register_multi_grad_hook: MultiGrad::all calls the hook with a variable_list; this one "
+          "takes a single Tensor.");
   }
-  check(mode == MultiGrad::any, "register_multi_grad_hook: unknown mode ", static_cast<int>(mode), "; use MultiGrad::all or MultiGrad::any.");
+  check(mode == MultiGrad::any, "register_multi_grad_hook: unknown mode ", static_cast<int>(mode),
+        "; use MultiGrad::all or MultiGrad::any.");
   if constexpr (takes_one)
-    return autograd::register_any_grad_hook(tensors, [shared](const Tensor& grad) { (void)(*shared)(grad); }, std::move(options));
+    return autograd::register_any_grad_hook(
+        tensors, [shared](const Tensor& grad) { (void)(*shared)(grad); }, std::move(options));
   else
-    fail("register_multi_grad_hook: MultiGrad::any calls the hook with a single Tensor; this one takes a variable_list.");
+    fail(
+        "register_multi_grad_hook: MultiGrad::any calls the hook with a single Tensor; this one "
+        "takes a variable_list.");
 }
 
-/// Calls `hook(leaves)` once per pass, after the grad() of the last of `leaves` that the pass reaches was updated.
+/// Calls `hook(leaves)` once per pass, after the grad() of the last of `leaves` that the pass
+/// reaches was updated.
 template <class F>
-HookHandle register_multi_post_accumulate_grad_hook(const variable_list& leaves, F hook, HookOptions options = {}) {
+HookHandle register_multi_post_accumulate_grad_hook(const variable_list& leaves, F hook,
+                                                    HookOptions options = {}) {
   auto shared = std::make_shared<F>(std::move(hook));
-  return autograd::register_all_post_accumulate_hook(leaves, [shared](const variable_list& all) { (*shared)(all); }, std::move(options));
+  return autograd::register_all_post_accumulate_hook(
+      leaves, [shared](const variable_list& all) { (*shared)(all); }, std::move(options));
 }
 
-/// What is registered on a tensor (for a leaf: on its accumulate node, too) or on a node, in firing order.
+/// What is registered on a tensor (for a leaf: on its accumulate node, too) or on a node, in firing
+/// order.
 std::vector<HookInfo> hooks_of(const Tensor& tensor);
 std::vector<HookInfo> hooks_of(const Node& node);
-inline std::vector<HookInfo> hooks_of(const NodePtr& node) { return node ? hooks_of(*node) : std::vector<HookInfo>(); }
+inline std::vector<HookInfo> hooks_of(const NodePtr& node) {
+  return node ? hooks_of(*node) : std::vector<HookInfo>();
+}
 
 }  // namespace grapnel

@@ -20,8 +20,9 @@ uint64_t next_sequence_nr() {
   return counter.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// Nodes waiting to be deleted on this thread. A node's destructor lets go of its inputs; they join the queue instead of
-/// being destroyed inside it, so a chain of a million nodes needs no deep stack.
+/// Nodes waiting to be deleted on this thread. A node's destructor lets go of its inputs; they join
+/// the queue instead of being destroyed inside it, so a chain of a million nodes needs no deep
+/// stack.
 struct Graveyard {
   std::vector<Node*> waiting;
   bool draining = false;
@@ -31,7 +32,9 @@ thread_local Graveyard graveyard;
 }  // namespace
 
 Node::Node(Kind kind)
-    : accumulate_(kind == Kind::accumulate), sequence_nr_(accumulate_ ? UINT64_MAX : next_sequence_nr()), site_(base::current_call_site()) {
+    : accumulate_(kind == Kind::accumulate),
+      sequence_nr_(accumulate_ ? UINT64_MAX : next_sequence_nr()),
+      site_(base::current_call_site()) {
   if (AnomalyMode::is_enabled()) [[unlikely]] {
     anomaly_ = std::make_unique<AnomalyTrace>();
     anomaly_->parent = NodePtr(engine::current_node());
@@ -74,7 +77,8 @@ class OwnedPreHook final : public NodePreHook {
 class OwnedPostHook final : public NodePostHook {
  public:
   explicit OwnedPostHook(std::unique_ptr<FunctionPostHook> hook) : hook_(std::move(hook)) {}
-  ListHookResult call(const variable_list& grad_inputs, const variable_list& grad_outputs) override {
+  ListHookResult call(const variable_list& grad_inputs,
+                      const variable_list& grad_outputs) override {
     return (*hook_)(grad_inputs, grad_outputs);
   }
   void compiled_args(CompiledNodeArgs& args) const override { hook_->compiled_args(args); }
@@ -87,15 +91,18 @@ class OwnedPostHook final : public NodePostHook {
 
 HookHandle Node::add_pre_hook(std::unique_ptr<FunctionPreHook> hook, HookOptions options) {
   check(hook != nullptr, "add_pre_hook: the hook is null.");
-  return add_hook(HookKind::node_pre, std::make_shared<OwnedPreHook>(std::move(hook)), std::move(options));
+  return add_hook(HookKind::node_pre, std::make_shared<OwnedPreHook>(std::move(hook)),
+                  std::move(options));
 }
 HookHandle Node::add_post_hook(std::unique_ptr<FunctionPostHook> hook, HookOptions options) {
   check(hook != nullptr, "add_post_hook: the hook is null.");
-  return add_hook(HookKind::node_post, std::make_shared<OwnedPostHook>(std::move(hook)), std::move(options));
+  return add_hook(HookKind::node_post, std::make_shared<OwnedPostHook>(std::move(hook)),
+                  std::move(options));
 }
 
 std::string Node::where() const {
-  return site_ ? base::describe(base::SourceSite{site_}) : std::string("an unknown place (made by the library itself)");
+  return site_ ? base::describe(base::SourceSite{site_})
+               : std::string("an unknown place (made by the library itself)");
 }
 
 const NodePtr& Node::parent() const {

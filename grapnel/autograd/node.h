@@ -1,7 +1,8 @@
 /// Node and Edge: one recorded application of an op's gradient, and where its results flow.
 ///
-/// A node has one slot per output of the forward op and one edge per input. Nodes are immutable once made (hooks aside), so
-/// holding the roots of a pass keeps everything the pass can reach alive.
+/// A node has one slot per output of the forward op and one edge per input. Nodes are immutable
+/// once made (hooks aside), so holding the roots of a pass keeps everything the pass can reach
+/// alive.
 #pragma once
 
 #include <cstdint>
@@ -39,21 +40,27 @@ struct SlotMeta {
 class Node {
  public:
   static void* operator new(size_t bytes) { return base::pool_allocate(bytes); }
-  static void operator delete(void* memory, size_t bytes) noexcept { base::pool_deallocate(memory, bytes); }
+  static void operator delete(void* memory, size_t bytes) noexcept {
+    base::pool_deallocate(memory, bytes);
+  }
   virtual ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
   /// The op's name, `accumulate_grad` for leaves, the type's name for user functions.
   virtual std::string name() const = 0;
-  /// Gradients of the outputs in, gradients of the inputs out, one per edge. Undefined stands for zero.
+  /// Gradients of the outputs in, gradients of the inputs out, one per edge. Undefined stands for
+  /// zero.
   virtual Grads apply(Grads grads) = 0;
   /// Drops what was saved for the gradient; running the node again is then an error.
   virtual void release_saved() {}
   /// Whether the formula is the user's; its exceptions pass through untouched.
   virtual bool is_user_code() const { return false; }
-  /// Runs the node in a recording, on pending gradients. `saved` can put stand-ins in the place of members for the time of the call.
-  virtual Grads apply_with_saved(Grads grads, SwapSavedVariables&) { return apply(std::move(grads)); }
+  /// Runs the node in a recording, on pending gradients. `saved` can put stand-ins in the place of
+  /// members for the time of the call.
+  virtual Grads apply_with_saved(Grads grads, SwapSavedVariables&) {
+    return apply(std::move(grads));
+  }
 
   bool is_accumulate() const { return accumulate_; }
   uint64_t sequence_nr() const { return sequence_nr_; }
@@ -70,10 +77,12 @@ class Node {
     return static_cast<uint32_t>(slots_.size() - 1);
   }
 
-  /// Calls hook(grad_outputs) before this node runs; a returned list of the same length replaces them.
+  /// Calls hook(grad_outputs) before this node runs; a returned list of the same length replaces
+  /// them.
   template <class F>
   HookHandle register_prehook(F&& hook, HookOptions options = {});
-  /// Calls hook(grad_inputs, grad_outputs) after this node ran; a returned list replaces grad_inputs.
+  /// Calls hook(grad_inputs, grad_outputs) after this node ran; a returned list replaces
+  /// grad_inputs.
   template <class F>
   HookHandle register_hook(F&& hook, HookOptions options = {});
   HookHandle add_pre_hook(std::unique_ptr<FunctionPreHook> hook, HookOptions options = {});
@@ -88,7 +97,9 @@ class Node {
     const HookTable* table = hooks();
     return table && table->has(kinds...) ? table : nullptr;
   }
-  const std::shared_ptr<HookTable>& make_hooks() { return accumulate_ ? leaf_hooks()->make() : hooks_.make(); }
+  const std::shared_ptr<HookTable>& make_hooks() {
+    return accumulate_ ? leaf_hooks()->make() : hooks_.make();
+  }
 
   /// Address of the call in the user's program that made this node.
   const void* site() const { return site_; }
@@ -128,7 +139,8 @@ class Node {
   SmallVector<SlotMeta, 1> slots_;
 };
 
-// --- any callable as a node hook --------------------------------------------------------------------------------------
+// --- any callable as a node hook
+// --------------------------------------------------------------------------------------
 
 /// A list hook as the engine calls it: no value means "unchanged".
 class NodePreHook : public HookBase {
@@ -137,13 +149,15 @@ class NodePreHook : public HookBase {
 };
 class NodePostHook : public HookBase {
  public:
-  virtual ListHookResult call(const variable_list& grad_inputs, const variable_list& grad_outputs) = 0;
+  virtual ListHookResult call(const variable_list& grad_inputs,
+                              const variable_list& grad_outputs) = 0;
 };
 
 template <class F>
 class CallableNodePreHook final : public NodePreHook {
  public:
-  static_assert(std::is_invocable_v<F&, const variable_list&>, "a node pre-hook is called as hook(const variable_list& grad_outputs)");
+  static_assert(std::is_invocable_v<F&, const variable_list&>,
+                "a node pre-hook is called as hook(const variable_list& grad_outputs)");
   explicit CallableNodePreHook(F f) : f_(std::move(f)) {}
   ListHookResult call(const variable_list& grad_outputs) override {
     return list_result([&]() -> decltype(auto) { return std::invoke(f_, grad_outputs); });
@@ -161,10 +175,13 @@ template <class F>
 class CallableNodePostHook final : public NodePostHook {
  public:
   static_assert(std::is_invocable_v<F&, const variable_list&, const variable_list&>,
-                "a node post-hook is called as hook(const variable_list& grad_inputs, const variable_list& grad_outputs)");
+                "a node post-hook is called as hook(const variable_list& grad_inputs, const "
+                "variable_list& grad_outputs)");
   explicit CallableNodePostHook(F f) : f_(std::move(f)) {}
-  ListHookResult call(const variable_list& grad_inputs, const variable_list& grad_outputs) override {
-    return list_result([&]() -> decltype(auto) { return std::invoke(f_, grad_inputs, grad_outputs); });
+  ListHookResult call(const variable_list& grad_inputs,
+                      const variable_list& grad_outputs) override {
+    return list_result(
+        [&]() -> decltype(auto) { return std::invoke(f_, grad_inputs, grad_outputs); });
   }
   void compiled_args(CompiledNodeArgs& args) const override {
     if constexpr (DeclaresItself<F>) f_.compiled_args(args);
@@ -177,11 +194,15 @@ class CallableNodePostHook final : public NodePostHook {
 
 template <class F>
 HookHandle Node::register_prehook(F&& hook, HookOptions options) {
-  return add_hook(HookKind::node_pre, std::make_shared<CallableNodePreHook<std::decay_t<F>>>(std::forward<F>(hook)), std::move(options));
+  return add_hook(HookKind::node_pre,
+                  std::make_shared<CallableNodePreHook<std::decay_t<F>>>(std::forward<F>(hook)),
+                  std::move(options));
 }
 template <class F>
 HookHandle Node::register_hook(F&& hook, HookOptions options) {
-  return add_hook(HookKind::node_post, std::make_shared<CallableNodePostHook<std::decay_t<F>>>(std::forward<F>(hook)), std::move(options));
+  return add_hook(HookKind::node_post,
+                  std::make_shared<CallableNodePostHook<std::decay_t<F>>>(std::forward<F>(hook)),
+                  std::move(options));
 }
 
 }  // namespace grapnel

@@ -29,14 +29,16 @@ void OpNode::save(Inputs inputs, std::span<Tensor> outputs) {
   for (SaveMask rest = saved_bits_; rest; rest &= rest - 1) {
     const int bit = std::countr_zero(rest);
     const auto i = static_cast<size_t>(bit);
-    if (bit >= kFirstOutputBit) saved_.push_back(SavedVariable::output(outputs[i - kFirstOutputBit]));
+    if (bit >= kFirstOutputBit)
+      saved_.push_back(SavedVariable::output(outputs[i - kFirstOutputBit]));
     else saved_.emplace_back(*inputs[i], next_edge(i));
   }
 }
 
 Tensor OpNode::load(int bit) const {
   const SaveMask mask = SaveMask{1} << bit;
-  GRAPNEL_ASSERT(saved_bits_ & mask, "the gradient of ", op_.name, " reads a value it does not save (bit ", bit, ")");
+  GRAPNEL_ASSERT(saved_bits_ & mask, "the gradient of ", op_.name,
+                 " reads a value it does not save (bit ", bit, ")");
   const auto index = static_cast<size_t>(std::popcount(saved_bits_ & (mask - 1)));
   SavedVariable value;
   {
@@ -72,12 +74,14 @@ namespace tape {
 namespace {
 IntrusivePtr<OpNode> make_node(const Op& op, Inputs inputs, const void* attrs) {
   auto node = IntrusivePtr<OpNode>::adopt(new OpNode(op, attrs));
-  for (const Tensor* t : inputs) node->add_next_edge(t->defined() && tracks(*t) ? gradient_edge(*t) : Edge{});
+  for (const Tensor* t : inputs)
+    node->add_next_edge(t->defined() && tracks(*t) ? gradient_edge(*t) : Edge{});
   return node;
 }
 void refuse_inference(Inputs inputs, const Op& op) {
   for (const Tensor* t : inputs)
-    check(!t->defined() || !t->is_inference(), op.name, ": a tensor made under InferenceGuard cannot be recorded for backward.\n"
+    check(!t->defined() || !t->is_inference(), op.name,
+          ": a tensor made under InferenceGuard cannot be recorded for backward.\n"
           "Make a normal tensor of it first: clone() outside the guard.");
 }
 }  // namespace
@@ -93,7 +97,8 @@ void record(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> ou
   TapeObserver::notify(*node, outputs);
 }
 
-void record_inplace(const Op& op, Inputs inputs, const void* attrs, const Tensor& self, Inputs kept) {
+void record_inplace(const Op& op, Inputs inputs, const void* attrs, const Tensor& self,
+                    Inputs kept) {
   refuse_inference(inputs, op);
   const auto node = make_node(op, inputs, attrs);
   node->add_slot(self);

@@ -23,7 +23,8 @@ class OpNode final : public Node, private Saved {
   void save(Inputs inputs, std::span<Tensor> outputs);
   /// Values kept, in the order of their bits: inputs first. For per-slot hooks and tests.
   SmallVector<SavedVariable, 2>& saved() { return saved_; }
-  /// Set when the op changed a view in place: its output then belongs to that node, which owns this one.
+  /// Set when the op changed a view in place: its output then belongs to that node, which owns this
+  /// one.
   void set_slices(const CopySlices* slices) { slices_ = slices; }
 
  private:

@@ -25,8 +25,12 @@ std::atomic<uint64_t> pass_counter{0};
 Pass::ThreadState& Pass::this_thread() { return thread_state; }
 
 Pass::Pass(const BackwardRequest& request)
-    : request_(request), outer_(thread_state.pass), id_(++pass_counter), depth_(outer_ ? outer_->depth_ + 1 : 0),
-      strong_(thread_state.strong), check_nan_(AnomalyMode::should_check_nan()) {}
+    : request_(request),
+      outer_(thread_state.pass),
+      id_(++pass_counter),
+      depth_(outer_ ? outer_->depth_ + 1 : 0),
+      strong_(thread_state.strong),
+      check_nan_(AnomalyMode::should_check_nan()) {}
 
 variable_list Pass::run() {
   struct Enter {
@@ -36,7 +40,8 @@ variable_list Pass::run() {
   } enter(this);
   AutoGradMode mode(request_.create_graph);
   const Autocast as_recorded(kFloat32);  // See Note [What autocast casts] in ops/autocast.h.
-  // What runs below is the user's (hooks, callbacks), or has the place of the node whose formula it is.
+  // What runs below is the user's (hooks, callbacks), or has the place of the node whose formula it
+  // is.
   base::UserCodeScope user;
   try {
     engine::PassRunner* const runner = record::active() ? nullptr : thread_state.runner;
@@ -64,8 +69,8 @@ void Pass::walk_graph() {
   seed();
   while (pop_and_visit()) {
   }
-  // A recorded walk that fails has freed nothing; one that succeeds frees before the graph runs, so that what only the graph
-  // needs is never stored.
+  // A recorded walk that fails has freed nothing; one that succeeds frees before the graph runs, so
+  // that what only the graph needs is never stored.
   for (const NodePtr& node : consumed_) node->release_saved();
   consumed_.clear();
 }
@@ -92,10 +97,12 @@ void Pass::visit_node(size_t index) {
   if (grads.empty()) grads.resize(node.num_inputs());
   current = &node;
   told_.node = &node;
-  if (const HookTable* table = node.hooks()) visit::run_tensor_hooks(*table, grads, told_, recording_);
+  if (const HookTable* table = node.hooks())
+    visit::run_tensor_hooks(*table, grads, told_, recording_);
   if (!wanted_.empty()) take_wanted(index, grads);
   if (!states_[index].execute) return;
-  if (const HookTable* table = node.hooks(HookKind::node_pre)) visit::run_pre_hooks(node, *table, grads);
+  if (const HookTable* table = node.hooks(HookKind::node_pre))
+    visit::run_pre_hooks(node, *table, grads);
 
   Grads outputs;
   if (node.is_accumulate()) {
@@ -104,12 +111,14 @@ void Pass::visit_node(size_t index) {
     outputs = run_formula(node, grads);
     visit::validate_outputs(node, outputs);
   }
-  if (const HookTable* table = node.hooks(HookKind::node_post)) visit::run_post_hooks(node, *table, outputs, grads);
+  if (const HookTable* table = node.hooks(HookKind::node_post))
+    visit::run_post_hooks(node, *table, outputs, grads);
   if (!request_.keep_graph) {
     if (record::active()) consumed_.emplace_back(&node);
     else node.release_saved();
   }
-  if (check_nan_) [[unlikely]] check_outputs(node, outputs);
+  if (check_nan_) [[unlikely]]
+    check_outputs(node, outputs);
   grads.clear();
   current = nullptr;
 
@@ -129,7 +138,8 @@ Grads Pass::run_formula(Node& node, const Grads& grads) {
   for (Pass* p = outer_; p; p = p->outer_)
     if (p->in_formula && p->current == &node) [[unlikely]]
       fail("backward: the node of ", node.name(), " (called at ", node.where(),
-           ") is already running in an outer pass on this thread; a pass started inside it may not run it again.");
+           ") is already running in an outer pass on this thread; a pass started inside it may not "
+           "run it again.");
   in_formula = true;
   struct Leave {
     bool& flag;
@@ -146,7 +156,8 @@ Grads Pass::run_formula(Node& node, const Grads& grads) {
     return node.apply(grads);
   } catch (const Error& e) {
     if (user_exception) throw;
-    throw Error(str(e.what(), "\n(in the backward of ", node.name(), ", node ", nodes_.find(&node) + 1, " of ", states_.size(), ")"));
+    throw Error(str(e.what(), "\n(in the backward of ", node.name(), ", node ",
+                    nodes_.find(&node) + 1, " of ", states_.size(), ")"));
   }
 }
 
@@ -154,9 +165,12 @@ void Pass::check_outputs(const Node& node, const Grads& outputs) const {
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Edge& edge = node.next_edge(i);
     std::string what;
-    if (edge && edge.node->is_accumulate()) what = "the gradient of " + anomaly::describe_leaf(static_cast<const AccumulateGrad&>(*edge.node).leaf());
+    if (edge && edge.node->is_accumulate())
+      what = "the gradient of " +
+             anomaly::describe_leaf(static_cast<const AccumulateGrad&>(*edge.node).leaf());
     for (const Wanted& w : wanted_)
-      if (edge && !w.retained && states_[w.state].node == edge.node.get() && w.slot == edge.slot) what = str("result ", w.result, " of grad()");
+      if (edge && !w.retained && states_[w.state].node == edge.node.get() && w.slot == edge.slot)
+        what = str("result ", w.result, " of grad()");
     anomaly::check_node_result(outputs[i], node, i, std::move(what));
   }
 }
@@ -167,7 +181,8 @@ void Pass::arrive(State& s, uint32_t slot, Tensor grad) {
   Tensor& buffer = s.buffers[slot];
   if (!buffer.defined()) {
     buffer = std::move(grad);
-  } else if (!request_.create_graph && buffer.is_contiguous() && buffer.dtype() == grad.dtype() && is_sole_owner(buffer)) {
+  } else if (!request_.create_graph && buffer.is_contiguous() && buffer.dtype() == grad.dtype() &&
+             is_sole_owner(buffer)) {
     buffer.add_(grad);
   } else {
     buffer = buffer + grad;
@@ -189,12 +204,14 @@ void Pass::take_wanted(size_t index, const Grads& grads) {
     if (w.state != index) continue;
     if (w.retained) visit::write_retained(*w.retained, grads[w.slot]);
     else results_[w.result] = grads[w.slot];
-    if (check_nan_ && !w.retained) [[unlikely]] anomaly::check_result(results_[w.result], w.result);
+    if (check_nan_ && !w.retained) [[unlikely]]
+      anomaly::check_result(results_[w.result], w.result);
   }
 }
 
 bool Pass::is_callers_seed(const Tensor& grad) const {
-  return grad.defined() && std::find(callers_seeds_.begin(), callers_seeds_.end(), grad.impl_ptr()) != callers_seeds_.end();
+  return grad.defined() && std::find(callers_seeds_.begin(), callers_seeds_.end(),
+                                     grad.impl_ptr()) != callers_seeds_.end();
 }
 
 void Pass::journal(const Tensor& leaf) {
@@ -214,7 +231,8 @@ void Pass::roll_back() {
   NoGradGuard no_grad;
   for (auto& [meta, entry] : journal_) {
     auto& [leaf, grad, values] = entry;
-    // Values that were never computed belong to a recording that is given up, and the write they were kept for with it.
+    // Values that were never computed belong to a recording that is given up, and the write they
+    // were kept for with it.
     const bool given_up = values.defined() && values.impl().storage->pending() && !record::active();
     if (grad.defined() && !given_up) grad.detach().copy_(values);
     std::lock_guard guard(meta->grad_mutex);
@@ -222,9 +240,11 @@ void Pass::roll_back() {
   }
 }
 
-/// Under anomaly mode, says where the node that was being visited came from. The exception itself stays as it is.
+/// Under anomaly mode, says where the node that was being visited came from. The exception itself
+/// stays as it is.
 void Pass::report_anomaly() const {
-  if (AnomalyMode::is_enabled() && current) base::warn(str("backward failed in ", current->name(), ".\n", anomaly::trace(*current)));
+  if (AnomalyMode::is_enabled() && current)
+    base::warn(str("backward failed in ", current->name(), ".\n", anomaly::trace(*current)));
 }
 
 }  // namespace grapnel

@@ -1,4 +1,5 @@
-/// One backward pass: all of its state. pass_prepare.cpp finds out what the pass will visit, pass.cpp visits it.
+/// One backward pass: all of its state. pass_prepare.cpp finds out what the pass will visit,
+/// pass.cpp visits it.
 #pragma once
 
 #include <deque>
@@ -40,7 +41,9 @@ class Pass {
     const int64_t i = nodes_.find(node);
     return i >= 0 && states_[static_cast<size_t>(i)].walked && reached(static_cast<size_t>(i));
   }
-  bool will_run(const Node* node) const { return will_visit(node) && states_[static_cast<size_t>(nodes_.find(node))].execute; }
+  bool will_run(const Node* node) const {
+    return will_visit(node) && states_[static_cast<size_t>(nodes_.find(node))].execute;
+  }
   /// Remembers grad() of a leaf before it is first written, if this pass restores it when it fails.
   void journal(const Tensor& leaf);
 
@@ -56,14 +59,16 @@ class Pass {
   struct Wanted {
     size_t state;
     uint32_t slot;
-    size_t result;                       ///< captured into results_[result], or
+    size_t result;                        ///< captured into results_[result], or
     IntrusivePtr<AutogradMeta> retained;  ///< kept in this non-leaf's grad() for this pass
   };
   struct Ready {
     uint64_t sequence;
     uint64_t order;
     size_t index;
-    friend bool operator<(const Ready& a, const Ready& b) { return a.sequence != b.sequence ? a.sequence < b.sequence : a.order < b.order; }
+    friend bool operator<(const Ready& a, const Ready& b) {
+      return a.sequence != b.sequence ? a.sequence < b.sequence : a.order < b.order;
+    }
   };
 
   size_t discover(Node* node) {
@@ -102,7 +107,8 @@ class Pass {
   NodeMap nodes_;
   std::vector<State> states_;
   SmallVector<NodePtr, 2> root_nodes_;
-  HookContext told_{.pass = id_, .depth = depth_, .creates_graph = request_.create_graph, .label = nullptr};
+  HookContext told_{
+      .pass = id_, .depth = depth_, .creates_graph = request_.create_graph, .label = nullptr};
   SmallVector<Edge, 2> target_edges_;
   SmallVector<const TensorImpl*, 2> callers_seeds_;
   std::vector<Wanted> wanted_;

@@ -9,14 +9,15 @@
 namespace grapnel {
 
 void Pass::seed() {
-  check(request_.roots.size() == request_.grad_roots.size(), "backward: ", request_.roots.size(), " tensors but ", request_.grad_roots.size(),
-        " gradients for them.");
+  check(request_.roots.size() == request_.grad_roots.size(), "backward: ", request_.roots.size(),
+        " tensors but ", request_.grad_roots.size(), " gradients for them.");
   SmallVector<Edge, 2> edges;
   Grads seeds;
   for (size_t i = 0; i < request_.roots.size(); ++i) {
     const Tensor& root = request_.roots[i];
     check(root.defined(), "backward: tensor ", i, " is undefined.");
-    check(tape::tracks(root), "backward: tensor ", i, " does not require grad and has no history, so there is nothing to differentiate.");
+    check(tape::tracks(root), "backward: tensor ", i,
+          " does not require grad and has no history, so there is nothing to differentiate.");
     edges.push_back(gradient_edge(root));
     seeds.push_back(seed_for(root, request_.grad_roots[i], i));
     root_nodes_.push_back(edges.back().node);
@@ -41,19 +42,23 @@ void Pass::seed() {
 
 Tensor Pass::seed_for(const Tensor& root, const Tensor& given, size_t i) {
   if (!given.defined()) {
-    check(root.numel() == 1, "backward: tensor ", i, " has shape ", root.shape(), "; a gradient can be made up only for one element.\n"
+    check(root.numel() == 1, "backward: tensor ", i, " has shape ", root.shape(),
+          "; a gradient can be made up only for one element.\n"
           "Pass one of the same shape, or reduce to a scalar first (sum, mean).");
     return ones_like(root);
   }
-  check(given.shape() == root.shape(), "backward: the gradient for tensor ", i, " has shape ", given.shape(), ", expected ", root.shape(), ".");
-  check(is_floating(given.dtype()), "backward: the gradient for tensor ", i, " has type ", given.dtype(), ", expected ", root.dtype(), ".");
+  check(given.shape() == root.shape(), "backward: the gradient for tensor ", i, " has shape ",
+        given.shape(), ", expected ", root.shape(), ".");
+  check(is_floating(given.dtype()), "backward: the gradient for tensor ", i, " has type ",
+        given.dtype(), ", expected ", root.dtype(), ".");
   callers_seeds_.push_back(given.impl_ptr());
   return given.dtype() == root.dtype() ? given : given.to(root.dtype());
 }
 
 void Pass::add_targets() {
   if (!request_.inputs) return;
-  check(!request_.inputs->empty(), request_.accumulate ? "backward" : "grad", ": the list of inputs is empty.\nLeave it out to differentiate all leaves.");
+  check(!request_.inputs->empty(), request_.accumulate ? "backward" : "grad",
+        ": the list of inputs is empty.\nLeave it out to differentiate all leaves.");
   for (const Tensor& input : *request_.inputs) {
     check(input.defined() && tape::tracks(input), request_.accumulate ? "backward" : "grad",
           ": one of the inputs does not require grad.");
@@ -108,7 +113,8 @@ void Pass::collect_wanted() {
       wanted_.push_back({index, edge.slot, i, {}});
     } else if (!edge.node->is_accumulate()) {
       AutogradMeta& meta = *find_meta((*request_.inputs)[i]);
-      if (!meta.retains_grad) wanted_.push_back({index, edge.slot, 0, IntrusivePtr<AutogradMeta>(&meta)});
+      if (!meta.retains_grad)
+        wanted_.push_back({index, edge.slot, 0, IntrusivePtr<AutogradMeta>(&meta)});
     }
   }
 }

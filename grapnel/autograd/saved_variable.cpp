@@ -36,7 +36,8 @@ SavedVariable::SavedVariable(const Tensor& t, Edge history) : history_(std::move
   if (!t.defined()) return;
   requires_grad_ = static_cast<bool>(history_);
   // Not so for stand-ins: they borrow the accumulate node of another tensor.
-  is_leaf_ = requires_grad_ && history_.node->is_accumulate() && static_cast<const AccumulateGrad&>(*history_.node).leaf().is_same(t);
+  is_leaf_ = requires_grad_ && history_.node->is_accumulate() &&
+             static_cast<const AccumulateGrad&>(*history_.node).leaf().is_same(t);
   keep(t);
 }
 
@@ -50,7 +51,9 @@ void SavedVariable::keep(const Tensor& t) {
   state_ = State::plain;
 }
 
-const Tensor& SavedVariable::data() const { return is_leaf_ ? static_cast<const AccumulateGrad&>(*history_.node).leaf() : data_; }
+const Tensor& SavedVariable::data() const {
+  return is_leaf_ ? static_cast<const AccumulateGrad&>(*history_.node).leaf() : data_;
+}
 
 void SavedVariable::pack(const Tensor& argument, SavedTensorHookPair hooks) {
   auto packed = std::make_shared<Packed>();
@@ -62,8 +65,10 @@ void SavedVariable::pack(const Tensor& argument, SavedTensorHookPair hooks) {
     packed->value = packed->hooks.pack(argument);
   }
   check(argument._version() == before,
-        "a pack hook changed its argument in place. The tensor is still in use by the forward pass; return a new one.");
-  if (const auto* tensor = std::any_cast<std::shared_ptr<Tensor>>(&packed->value); tensor && (*tensor)->defined()) {
+        "a pack hook changed its argument in place. The tensor is still in use by the forward "
+        "pass; return a new one.");
+  if (const auto* tensor = std::any_cast<std::shared_ptr<Tensor>>(&packed->value);
+      tensor && (*tensor)->defined()) {
     packed->storage = (*tensor)->impl().storage;
     packed->version = packed->storage->version();
   }
@@ -74,9 +79,13 @@ void SavedVariable::pack(const Tensor& argument, SavedTensorHookPair hooks) {
 }
 
 void SavedVariable::set_hooks(SavedTensorHookPair hooks) {
-  check(state_ != State::freed, "saved-tensor hooks: the saved values of this node have already been freed by a backward pass.");
-  check(state_ != State::packed, "saved-tensor hooks: this slot already has a pair of hooks; a slot takes one.");
-  check(state_ == State::plain, "saved-tensor hooks: this slot saved no tensor, so there is nothing to pack.");
+  check(state_ != State::freed,
+        "saved-tensor hooks: the saved values of this node have already been freed by a backward "
+        "pass.");
+  check(state_ != State::packed,
+        "saved-tensor hooks: this slot already has a pair of hooks; a slot takes one.");
+  check(state_ == State::plain,
+        "saved-tensor hooks: this slot saved no tensor, so there is nothing to pack.");
   pack(data().detach(), std::move(hooks));
 }
 
@@ -89,17 +98,25 @@ void SavedVariable::release() {
 }
 
 void SavedVariable::fail_version(const Node& owner) const {
-  fail("a tensor needed for the gradient of ", owner.name(), " was changed by an in-place operation: ", data().dtype(), data().shape(),
-       is_output_ ? ", the output of that op," : "", " is at version ", data()._version(), " but was saved at version ", version_,
-       ".\nThe op was called at ", owner.where(), ".\nUse an out-of-place operation, or change a clone().");
+  fail("a tensor needed for the gradient of ", owner.name(),
+       " was changed by an in-place operation: ", data().dtype(), data().shape(),
+       is_output_ ? ", the output of that op," : "", " is at version ", data()._version(),
+       " but was saved at version ", version_, ".\nThe op was called at ", owner.where(),
+       ".\nUse an out-of-place operation, or change a clone().");
 }
 
 void SavedVariable::fail_freed(const Node& owner) const {
-  fail("the saved values of ", owner.name(), " have already been freed by an earlier backward pass through this graph (the op was called at ",
-       owner.where(), ").\nPass retain_graph = true to the earlier backward() or grad() if the graph is needed again.");
+  fail("the saved values of ", owner.name(),
+       " have already been freed by an earlier backward pass through this graph (the op was called "
+       "at ",
+       owner.where(),
+       ").\nPass retain_graph = true to the earlier backward() or grad() if the graph is needed "
+       "again.");
 }
 
-Tensor SavedVariable::unpack_values(const Node& owner) const { return state_ == State::empty ? Tensor() : read(owner); }
+Tensor SavedVariable::unpack_values(const Node& owner) const {
+  return state_ == State::empty ? Tensor() : read(owner);
+}
 
 Tensor SavedVariable::unpack(const Node& owner) const {
   if (state_ == State::empty) return Tensor();

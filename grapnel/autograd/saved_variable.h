@@ -1,11 +1,13 @@
 /// A tensor kept for the backward pass, and the hooks that may pack and unpack it.
 ///
 /// Note [What a saved tensor holds]
-/// A node must not own a tensor that can come to own the node. An output does so from the start, and any other tensor does once
-/// it is changed in place by something computed from it: `s = sin(c); c.add_(s)`. So a detached alias is kept, which shares
-/// memory and version, and beside it the edge its gradient takes; reading puts the two together. For a leaf that requires grad
-/// the edge alone is enough: its accumulate node has the leaf. With hooks, only what `pack` returned is kept, and the history is
-/// put on what `unpack` returns. The version is checked when a value is read.
+/// A node must not own a tensor that can come to own the node. An output does so from the start,
+/// and any other tensor does once it is changed in place by something computed from it: `s =
+/// sin(c); c.add_(s)`. So a detached alias is kept, which shares memory and version, and beside it
+/// the edge its gradient takes; reading puts the two together. For a leaf that requires grad the
+/// edge alone is enough: its accumulate node has the leaf. With hooks, only what `pack` returned is
+/// kept, and the history is put on what `unpack` returns. The version is checked when a value is
+/// read.
 #pragma once
 
 #include <any>
@@ -28,14 +30,16 @@ SavedTensorHookPair make_saved_tensor_hooks(Pack pack, Unpack unpack) {
   using Packed = std::decay_t<std::invoke_result_t<Pack&, const Tensor&>>;
   static_assert(!std::is_void_v<Packed>, "pack must return what unpack will be given");
   static_assert(std::is_invocable_v<Unpack&, const Packed&>, "unpack must take what pack returns");
-  static_assert(std::is_convertible_v<std::invoke_result_t<Unpack&, const Packed&>, Tensor>, "unpack must return a tensor");
+  static_assert(std::is_convertible_v<std::invoke_result_t<Unpack&, const Packed&>, Tensor>,
+                "unpack must return a tensor");
   // Shared, so that callables need not be copyable and keep one state.
   auto p = std::make_shared<Pack>(std::move(pack));
   auto u = std::make_shared<Unpack>(std::move(unpack));
   // A holder keeps move-only packed values usable, too.
   return {[p](const Tensor& t) -> std::any { return std::make_shared<Packed>(std::invoke(*p, t)); },
           [u](const std::any& packed) -> Tensor {
-            return std::invoke(*u, std::as_const(*std::any_cast<const std::shared_ptr<Packed>&>(packed)));
+            return std::invoke(
+                *u, std::as_const(*std::any_cast<const std::shared_ptr<Packed>&>(packed)));
           }};
 }
 
@@ -47,7 +51,8 @@ class SavedVariable {
   /// Any other tensor; `history` is its gradient edge, empty if it has none.
   SavedVariable(const Tensor& t, Edge history);
 
-  /// The tensor with its history. `owner` is the node that saved it. Checks that it was not overwritten since.
+  /// The tensor with its history. `owner` is the node that saved it. Checks that it was not
+  /// overwritten since.
   Tensor unpack(const Node& owner) const;
   /// The same without history, for formulas that are not recorded.
   Tensor unpack_values(const Node& owner) const;
@@ -85,7 +90,8 @@ class SavedVariable {
 
 namespace autograd {
 
-/// While it lives, tensors saved on this thread are packed and unpacked by the pair. Only the innermost pair applies.
+/// While it lives, tensors saved on this thread are packed and unpacked by the pair. Only the
+/// innermost pair applies.
 class SavedTensorHooks {
  public:
   template <class Pack, class Unpack>
@@ -117,7 +123,8 @@ class DisableSavedTensorHooks {
 
 using autograd::SavedTensorHooks;
 
-/// The thread's ambient saved-tensor hooks; a pass carries those of its caller to whatever thread runs it.
+/// The thread's ambient saved-tensor hooks; a pass carries those of its caller to whatever thread
+/// runs it.
 struct SavedHookStack {
   std::vector<SavedTensorHookPair> pairs;
   bool disabled = false;

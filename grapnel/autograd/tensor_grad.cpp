@@ -13,11 +13,15 @@ bool Tensor::requires_grad() const { return tape::tracks(*this); }
 
 Tensor& Tensor::set_requires_grad(bool on) const {
   TensorImpl& t = impl();
-  check(!on || is_floating(t.dtype), "requires_grad: only floating-point tensors can require gradients, this one is ", t.dtype, ".");
+  check(!on || is_floating(t.dtype),
+        "requires_grad: only floating-point tensors can require gradients, this one is ", t.dtype,
+        ".");
   if (!(is_leaf() || on == requires_grad())) [[unlikely]]
     fail("requires_grad: only leaves can be switched; this tensor is the result of ",
          grad_fn() ? grad_fn()->name() : "", ".\nUse detach() for a copy without history.");
-  check(!on || !t.inference || InferenceMode::is_enabled(), "requires_grad: a tensor made under InferenceGuard cannot require grad outside of it.\nclone() it first.");
+  check(!on || !t.inference || InferenceMode::is_enabled(),
+        "requires_grad: a tensor made under InferenceGuard cannot require grad outside of "
+        "it.\nclone() it first.");
   t.requires_grad = on;
   if (on) autograd_meta(*this);
   return const_cast<Tensor&>(*this);
@@ -42,8 +46,10 @@ Tensor& Tensor::mutable_grad() const {
 }
 void Tensor::set_grad(Tensor grad) const {
   if (grad.defined()) {
-    check(grad.shape() == shape(), "set_grad: the gradient has shape ", grad.shape(), " but the tensor has shape ", shape(), ".");
-    check(grad.dtype() == dtype(), "set_grad: the gradient is ", grad.dtype(), " but the tensor is ", dtype(), ".");
+    check(grad.shape() == shape(), "set_grad: the gradient has shape ", grad.shape(),
+          " but the tensor has shape ", shape(), ".");
+    check(grad.dtype() == dtype(), "set_grad: the gradient is ", grad.dtype(),
+          " but the tensor is ", dtype(), ".");
     check(!grad.is_same(*this), "set_grad: a tensor cannot be its own gradient.");
   }
   AutogradMeta& meta = autograd_meta(*this);
@@ -65,7 +71,8 @@ void Tensor::zero_grad(bool set_to_none) const {
   if (grad().defined()) grad().detach().zero_();
 }
 
-void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph, std::optional<TensorList> inputs) const {
+void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph,
+                      std::optional<TensorList> inputs) const {
   engine::run({.roots = {this, 1},
                .grad_roots = {&gradient, 1},
                .keep_graph = retain_graph.value_or(create_graph),
@@ -73,12 +80,14 @@ void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, 
                .accumulate = true,
                .inputs = inputs});
 }
-void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph, const std::vector<Tensor>& inputs) const {
+void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph,
+                      const std::vector<Tensor>& inputs) const {
   backward(gradient, retain_graph, create_graph, TensorList(inputs));
 }
 
 void Tensor::retain_grad() const {
-  check(requires_grad(), "retain_grad: the tensor does not require grad, so there will be nothing to retain.");
+  check(requires_grad(),
+        "retain_grad: the tensor does not require grad, so there will be nothing to retain.");
   const NodePtr& node = current_grad_fn(*this);
   if (!node) return;  // a leaf keeps its gradient anyway
   AutogradMeta& meta = *find_meta(*this);
@@ -98,7 +107,9 @@ Tensor Tensor::detach() const {
   return out;
 }
 Tensor& Tensor::detach_() const {
-  check(!is_view(), "detach_: views cannot be detached in place; the base would still track them.\nUse detach().");
+  check(!is_view(),
+        "detach_: views cannot be detached in place; the base would still track them.\nUse "
+        "detach().");
   if (AutogradMeta* meta = find_meta(*this)) {
     NodePtr node = std::exchange(meta->grad_fn, NodePtr());
     if (node && node->hooks()) node->hooks()->remove_retain(meta);
@@ -112,8 +123,10 @@ Tensor& Tensor::detach_() const {
 void Tensor::set_data(const Tensor& other) const {
   TensorImpl& t = impl();
   const TensorImpl& o = other.impl();
-  check(is_leaf(), "set_data: only leaves can change their data; this tensor is the result of a recorded op.");
-  check(!t.requires_grad || is_floating(o.dtype), "set_data: a tensor that requires grad needs floating-point data, got ", o.dtype, ".");
+  check(is_leaf(),
+        "set_data: only leaves can change their data; this tensor is the result of a recorded op.");
+  check(!t.requires_grad || is_floating(o.dtype),
+        "set_data: a tensor that requires grad needs floating-point data, got ", o.dtype, ".");
   t.storage = o.storage;
   t.dtype = o.dtype;
   t.sizes = o.sizes;
@@ -138,7 +151,9 @@ const std::string& Tensor::name() const {
   const AutogradMeta* meta = find_meta(*this);
   return meta && meta->name ? *meta->name : none;
 }
-void Tensor::set_name(std::string name) const { autograd_meta(*this).name = std::make_unique<std::string>(std::move(name)); }
+void Tensor::set_name(std::string name) const {
+  autograd_meta(*this).name = std::make_unique<std::string>(std::move(name));
+}
 
 std::string HookContext::tensor_name() const {
   const auto* leaf = dynamic_cast<const AccumulateGrad*>(node);
@@ -147,27 +162,38 @@ std::string HookContext::tensor_name() const {
 
 HookHandle Tensor::add_tensor_hook(std::shared_ptr<TensorHook> hook, HookOptions options) const {
   check(hook != nullptr, "register_hook: the hook is null.");
-  check(requires_grad(), "register_hook: the tensor does not require grad, so its hooks would never be called.\nCall requires_grad_() on a leaf first.");
+  check(requires_grad(),
+        "register_hook: the tensor does not require grad, so its hooks would never be "
+        "called.\nCall requires_grad_() on a leaf first.");
   uint32_t slot = 0;
   const auto& table = tensor_hook_table(*this, slot);
   return table->add(HookKind::tensor, slot, std::move(hook), std::move(options));
 }
 
-HookHandle Tensor::add_post_accumulate_hook(std::shared_ptr<PostAccumulateGradHook> hook, HookOptions options) const {
+HookHandle Tensor::add_post_accumulate_hook(std::shared_ptr<PostAccumulateGradHook> hook,
+                                            HookOptions options) const {
   check(hook != nullptr, "register_post_accumulate_grad_hook: the hook is null.");
-  check(requires_grad(), "register_post_accumulate_grad_hook: the tensor does not require grad.\nCall requires_grad_() first.");
+  check(requires_grad(),
+        "register_post_accumulate_grad_hook: the tensor does not require grad.\nCall "
+        "requires_grad_() first.");
   if (!is_leaf()) [[unlikely]]
-    fail("register_post_accumulate_grad_hook: only leaves accumulate a gradient; this tensor is the result of ", grad_fn() ? grad_fn()->name() : "",
-         ".\nUse register_hook for intermediate tensors.");
+    fail(
+        "register_post_accumulate_grad_hook: only leaves accumulate a gradient; this tensor is the "
+        "result of ",
+        grad_fn() ? grad_fn()->name() : "", ".\nUse register_hook for intermediate tensors.");
   uint32_t slot = 0;
-  return tensor_hook_table(*this, slot)->add(HookKind::post_accumulate, 0, std::move(hook), std::move(options));
+  return tensor_hook_table(*this, slot)
+      ->add(HookKind::post_accumulate, 0, std::move(hook), std::move(options));
 }
 
 void Tensor::remove_hook(const HookHandle& handle) const {
   if (handle.has_owner()) return const_cast<HookHandle&>(handle).remove();
   AutogradMeta* meta = find_meta(*this);
-  HookTable* table = !meta ? nullptr : current_grad_fn(*this) ? meta->grad_fn->hooks() : meta->hooks.get();
-  check(table && table->may_have_issued(handle.id()), "remove_hook: ", handle.id(), " does not name a hook of this tensor.");
+  HookTable* table = !meta                    ? nullptr
+                     : current_grad_fn(*this) ? meta->grad_fn->hooks()
+                                              : meta->hooks.get();
+  check(table && table->may_have_issued(handle.id()), "remove_hook: ", handle.id(),
+        " does not name a hook of this tensor.");
   table->remove_hook(handle.id());
 }
 

@@ -16,20 +16,28 @@ namespace {
 constinit thread_local const RunningHook* running_hook = nullptr;
 }  // namespace
 
-RunningHook::RunningHook(const HookLabel& label, HookKind kind) : label_(label), kind_(kind), outer_(std::exchange(running_hook, this)) {}
+RunningHook::RunningHook(const HookLabel& label, HookKind kind)
+    : label_(label), kind_(kind), outer_(std::exchange(running_hook, this)) {}
 RunningHook::~RunningHook() { running_hook = outer_; }
-std::string RunningHook::describe() { return running_hook ? str(grapnel::describe(running_hook->label_, running_hook->kind_)) : std::string(); }
+std::string RunningHook::describe() {
+  return running_hook ? str(grapnel::describe(running_hook->label_, running_hook->kind_))
+                      : std::string();
+}
 
 namespace {
 
 /// Fails unless a hook's replacement looks like the gradient it replaces.
-void check_replacement(const Tensor& before, const Tensor& after, const HookLabel& label, HookKind kind) {
-  check(before.defined(), "the ", describe(label, kind), " returned a gradient where there was none.\nReturn nothing for an undefined gradient.");
-  check(after.dtype() == before.dtype(), "the ", describe(label, kind), " changed the type of the gradient from ", before.dtype(), " to ",
-        after.dtype(), ".\nConvert the result back: result.to(grad.dtype()).");
-  check(after.shape() == before.shape(), "the ", describe(label, kind), " changed the size of the gradient from ", before.shape(), " to ",
-        after.shape(), ".");
-  check(after.device() == before.device(), "the ", describe(label, kind), " moved the gradient from ", before.device(), " to ", after.device(), ".");
+void check_replacement(const Tensor& before, const Tensor& after, const HookLabel& label,
+                       HookKind kind) {
+  check(before.defined(), "the ", describe(label, kind),
+        " returned a gradient where there was none.\nReturn nothing for an undefined gradient.");
+  check(after.dtype() == before.dtype(), "the ", describe(label, kind),
+        " changed the type of the gradient from ", before.dtype(), " to ", after.dtype(),
+        ".\nConvert the result back: result.to(grad.dtype()).");
+  check(after.shape() == before.shape(), "the ", describe(label, kind),
+        " changed the size of the gradient from ", before.shape(), " to ", after.shape(), ".");
+  check(after.device() == before.device(), "the ", describe(label, kind),
+        " moved the gradient from ", before.device(), " to ", after.device(), ".");
 }
 
 /// Hooks must not write to their arguments: the buffer may be shared with other gradients.
@@ -37,7 +45,8 @@ class WriteGuard {
  public:
   explicit WriteGuard(const Tensor& t) : tensor_(t.impl_ptr()), version_(version()) {}
   void check_unchanged(const HookLabel& label, HookKind kind) const {
-    if (version() != version_) [[unlikely]] fail_written(label, kind);
+    if (version() != version_) [[unlikely]]
+      fail_written(label, kind);
   }
 
  private:
@@ -47,12 +56,15 @@ class WriteGuard {
 };
 
 /// Takes over a list hook's result after checking it entry by entry.
-void take_list(Grads& current, variable_list& result, const HookLabel& label, HookKind kind, const Node& node) {
-  check(result.size() == current.size(), "the ", describe(label, kind), " returned ", result.size(), " gradients, expected ", current.size(), ".");
+void take_list(Grads& current, variable_list& result, const HookLabel& label, HookKind kind,
+               const Node& node) {
+  check(result.size() == current.size(), "the ", describe(label, kind), " returned ", result.size(),
+        " gradients, expected ", current.size(), ".");
   for (size_t i = 0; i < result.size(); ++i) {
     if (result[i].defined() && !result[i].is_same(current[i])) {
       check_replacement(current[i], result[i], label, kind);
-      if (AnomalyMode::should_check_nan()) [[unlikely]] anomaly::check_hook_result(result[i], node, label, kind);
+      if (AnomalyMode::should_check_nan()) [[unlikely]]
+        anomaly::check_hook_result(result[i], node, label, kind);
     }
     current[i] = std::move(result[i]);
   }
@@ -62,7 +74,8 @@ variable_list to_list(const Grads& grads) { return variable_list(grads.begin(), 
 
 /// A list hook's result: an empty list stands for "unchanged".
 template <class Call>
-ListHookResult call_list_hook(const HookEntry& entry, HookKind kind, const variable_list& arguments, Call&& call) {
+ListHookResult call_list_hook(const HookEntry& entry, HookKind kind, const variable_list& arguments,
+                              Call&& call) {
   if (!record::active()) return call();
   bool returned = false;
   variable_list result = call_hook(entry, kind, arguments, [&] {
@@ -76,13 +89,16 @@ ListHookResult call_list_hook(const HookEntry& entry, HookKind kind, const varia
 }  // namespace
 
 void fail_written(const HookLabel& label, HookKind kind) {
-  fail("the ", describe(label, kind), " changed its argument in place. Gradient buffers may be shared; return a new tensor instead.");
+  fail("the ", describe(label, kind),
+       " changed its argument in place. Gradient buffers may be shared; return a new tensor "
+       "instead.");
 }
 
 void take(Tensor& grad, Tensor& result, const HookContext& told) {
   check_replacement(grad, result, *told.label, HookKind::tensor);
   grad = std::move(result);
-  if (AnomalyMode::should_check_nan()) [[unlikely]] anomaly::check_hook_result(grad, *told.node, *told.label, HookKind::tensor);
+  if (AnomalyMode::should_check_nan()) [[unlikely]]
+    anomaly::check_hook_result(grad, *told.node, *told.label, HookKind::tensor);
 }
 
 variable_list call_hook(const HookEntry& entry, HookKind kind, const variable_list& arguments,
@@ -121,7 +137,8 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
       if (result.defined() && !result.is_same(grad)) take(grad, result, told);
     }
   }
-  for (const RetainEntry& entry : reader.value().retain) write_retained(*entry.tensor, grads[entry.slot]);
+  for (const RetainEntry& entry : reader.value().retain)
+    write_retained(*entry.tensor, grads[entry.slot]);
 }
 
 void write_retained(AutogradMeta& tensor, const Tensor& grad) {
@@ -139,15 +156,17 @@ void run_pre_hooks(Node& node, const HookTable& table, Grads& grads) {
     ListHookResult result;
     {
       const RunningHook running(entry.label, HookKind::node_pre);
-      result = call_list_hook(entry, HookKind::node_pre, argument,
-                              [&] { return static_cast<NodePreHook*>(entry.hook.get())->call(argument); });
+      result = call_list_hook(entry, HookKind::node_pre, argument, [&] {
+        return static_cast<NodePreHook*>(entry.hook.get())->call(argument);
+      });
     }
     for (const WriteGuard& guard : guards) guard.check_unchanged(entry.label, HookKind::node_pre);
     if (result) take_list(grads, *result, entry.label, HookKind::node_pre, node);
   }
 }
 
-void run_post_hooks(Node& node, const HookTable& table, Grads& grad_inputs, const Grads& grad_outputs) {
+void run_post_hooks(Node& node, const HookTable& table, Grads& grad_inputs,
+                    const Grads& grad_outputs) {
   const HookTable::Reader reader(table.lists());
   const variable_list consumed = to_list(grad_outputs);
   for (const HookEntry& entry : reader.value().post) {
@@ -170,7 +189,8 @@ void validate_outputs(const Node& node, Grads& outputs) {
     GRAPNEL_ASSERT(node.is_user_code(), node.name(), " produced too many gradients");
     for (size_t i = node.num_outputs(); i < outputs.size(); ++i)
       if (outputs[i].defined()) [[unlikely]]
-        fail("the backward of ", node.name(), " returned ", outputs.size(), " gradients, expected ", node.num_outputs(), ".");
+        fail("the backward of ", node.name(), " returned ", outputs.size(), " gradients, expected ",
+             node.num_outputs(), ".");
   }
   outputs.resize(node.num_outputs());
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -185,15 +205,17 @@ void validate_outputs(const Node& node, Grads& outputs) {
     if (!(g.shape() == want.sizes)) {
       bool reducible = g.dim() >= want.sizes.size();
       const int extra = static_cast<int>(g.dim()) - want.sizes.size();
-      for (int d = 0; reducible && d < want.sizes.size(); ++d) reducible = want.sizes[d] == 1 || want.sizes[d] == g.shape()[d + extra];
+      for (int d = 0; reducible && d < want.sizes.size(); ++d)
+        reducible = want.sizes[d] == 1 || want.sizes[d] == g.shape()[d + extra];
       if (!reducible) [[unlikely]]
-        fail("the backward of ", node.name(), " returned a gradient of shape ", g.shape(), " for input ", i, ", expected ", want.sizes,
-             " or a shape that sums to it.");
+        fail("the backward of ", node.name(), " returned a gradient of shape ", g.shape(),
+             " for input ", i, ", expected ", want.sizes, " or a shape that sums to it.");
       g = g.sum_to_size(want.sizes);
     }
     if (g.dtype() != want.dtype) {
       if (!(is_floating(g.dtype()))) [[unlikely]]
-        fail("the backward of ", node.name(), " returned a gradient of type ", g.dtype(), " for input ", i, ".");
+        fail("the backward of ", node.name(), " returned a gradient of type ", g.dtype(),
+             " for input ", i, ".");
       g = g.to(want.dtype);
     }
   }

@@ -15,7 +15,8 @@ constexpr size_t largest_bytes = size_t{1} << 47;
 
 constinit AllocatorState shared;
 
-// Stands for having none: its lists have limit 0 and are never written, so both fast paths fall through.
+// Stands for having none: its lists have limit 0 and are never written, so both fast paths fall
+// through.
 constinit ThreadCache no_cache;
 constinit thread_local ThreadCache* thread_cache [[gnu::tls_model("initial-exec")]] = &no_cache;
 constinit thread_local bool thread_ended = false;
@@ -57,7 +58,8 @@ struct ThreadCacheOwner {
   }
 };
 
-// The calling thread's cache, made on first use, or null if it has to do without. Call it with the lock held.
+// The calling thread's cache, made on first use, or null if it has to do without. Call it with the
+// lock held.
 ThreadCache* make_own_cache() noexcept {
   if (ThreadCache* const t = own_cache()) return t;
   if (address_sanitizer || thread_ended) return nullptr;
@@ -97,13 +99,14 @@ std::string readable(size_t bytes) {
   check(bytes <= largest_bytes, "out of memory: ", readable(bytes),
         " asked for, more than a program can address; ", readable(in_use),
         " in use.\nSuch a size usually comes from a negative or overflowed dimension.");
-  fail("out of memory: ", readable(bytes), " asked for, ", readable(in_use), " in use, and this machine has ",
-       readable(machine_memory()), ".\nUse a smaller batch, or let go of tensors that are no longer needed.");
+  fail("out of memory: ", readable(bytes), " asked for, ", readable(in_use),
+       " in use, and this machine has ", readable(machine_memory()),
+       ".\nUse a smaller batch, or let go of tensors that are no longer needed.");
 }
 
 void* allocate_from_system(size_t bytes, size_t held) {
-  // The system promises memory that it may not have and ends the whole program when it is touched. So what
-  // can never be filled is refused here, and the caches make room first.
+  // The system promises memory that it may not have and ends the whole program when it is touched.
+  // So what can never be filled is refused here, and the caches make room first.
   const MemoryStats stats = memory_stats();
   const size_t machine = machine_memory();
   if (held > machine || stats.in_use > machine - held) fail_to_allocate(bytes);

@@ -1,4 +1,5 @@
-/// The allocator's books: what one thread keeps and what all share. Only allocator.cpp includes this.
+/// The allocator's books: what one thread keeps and what all share. Only allocator.cpp includes
+/// this.
 #pragma once
 
 #include <algorithm>
@@ -63,13 +64,13 @@ struct ThreadCache {
   void count_deallocation(size_t bytes) noexcept { in_use.add(-static_cast<int64_t>(bytes)); }
 };
 
-/// What all threads share. Constant initialisation and no destructor: usable before main and after static
-/// destruction.
+/// What all threads share. Constant initialisation and no destructor: usable before main and after
+/// static destruction.
 struct AllocatorState {
   std::mutex mutex;  // guards everything below
   BlockCache blocks;
   std::optional<size_t> limit;  // of blocks.bytes()
-  int64_t in_use = 0;           // this and the next two: without what the threads have not handed in yet
+  int64_t in_use = 0;  // this and the next two: without what the threads have not handed in yet
   int64_t peak = 0;
   uint64_t allocations = 0;
   uint64_t system_allocations = 0;
@@ -96,7 +97,8 @@ struct AllocatorState {
     peak = std::max(peak, in_use);
   }
   void count_deallocation(size_t bytes) noexcept { in_use -= static_cast<int64_t>(bytes); }
-  /// Adds what a thread has counted since the last time. Null, for a thread without a cache, adds nothing.
+  /// Adds what a thread has counted since the last time. Null, for a thread without a cache, adds
+  /// nothing.
   void collect(ThreadCache* t) noexcept {
     if (t == nullptr) return;
     // A peak from before reset_peak_memory is of no interest any more.

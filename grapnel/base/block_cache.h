@@ -1,5 +1,5 @@
-/// Freed blocks that wait to be used again, newest first, within a bound. The allocator guards it with its
-/// lock.
+/// Freed blocks that wait to be used again, newest first, within a bound. The allocator guards it
+/// with its lock.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +23,12 @@ class BlockCache {
   size_t bytes() const noexcept { return bytes_; }
 
   void put(void* memory, uint32_t size_class) noexcept;
-  /// The block of this class that was freed last, since its contents may still be in the processor's caches;
-  /// or null.
+  /// The block of this class that was freed last, since its contents may still be in the
+  /// processor's caches; or null.
   void* take(uint32_t size_class) noexcept;
-  /// Removes blocks, oldest first, until at most `keep` bytes are left. They return linked by `older`. Going
-  /// by age lets sizes that a program has stopped using make room for those it uses now.
+  /// Removes blocks, oldest first, until at most `keep` bytes are left. They return linked by
+  /// `older`. Going by age lets sizes that a program has stopped using make room for those it uses
+  /// now.
   CachedBlock* evict(size_t keep) noexcept;
 
  private:

@@ -5,13 +5,14 @@
 
 namespace grapnel::base {
 
-/// In ascending order. `avx2` stands for AVX2, FMA, F16C and BMI2; `avx512` for that and AVX-512 F, CD,
-/// DQ, BW and VL.
+/// In ascending order. `avx2` stands for AVX2, FMA, F16C and BMI2; `avx512` for that and AVX-512 F,
+/// CD, DQ, BW and VL.
 enum class Isa { baseline, avx2, avx512 };
 
 const char* name_of(Isa isa);
 
-/// The best set that this processor has. GRAPNEL_ISA=baseline|avx2|avx512 lowers it; it never raises it.
+/// The best set that this processor has. GRAPNEL_ISA=baseline|avx2|avx512 lowers it; it never
+/// raises it.
 Isa cpu_isa();
 
 /// For tests: lowers the answer of cpu_isa until called with nothing.

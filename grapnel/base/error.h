@@ -1,7 +1,8 @@
 /// Errors: what happened, with which values, and what to do about it.
 ///
-/// `Error` is the caller's to fix; `InternalError` is ours and asks for a report. The library throws one of
-/// the two (or passes a user's own exception through); it prints no errors and never aborts.
+/// `Error` is the caller's to fix; `InternalError` is ours and asks for a report. The library
+/// throws one of the two (or passes a user's own exception through); it prints no errors and never
+/// aborts.
 #pragma once
 
 #include <sstream>
@@ -31,7 +32,8 @@ std::string str(const Parts&... parts) {
 
 namespace base {
 [[noreturn]] void throw_error(std::string message);
-[[noreturn]] void throw_internal(const char* condition, const char* file, int line, std::string message);
+[[noreturn]] void throw_internal(const char* condition, const char* file, int line,
+                                 std::string message);
 }  // namespace base
 
 template <class... Parts>
@@ -39,17 +41,20 @@ template <class... Parts>
   base::throw_error(str(parts...));
 }
 
-/// Throws `Error` with the joined message unless `condition` holds. Parts that are costly to compute want `if (!condition) fail(...)`.
+/// Throws `Error` with the joined message unless `condition` holds. Parts that are costly to
+/// compute want `if (!condition) fail(...)`.
 template <class... Parts>
 [[gnu::always_inline]] inline void check(bool condition, const Parts&... parts) {
-  if (!condition) [[unlikely]] fail(parts...);
+  if (!condition) [[unlikely]]
+    fail(parts...);
 }
 
 /// For facts the library itself guarantees.
-#define GRAPNEL_ASSERT(condition, ...)                                                         \
-  do {                                                                                         \
-    if (!(condition)) [[unlikely]]                                                             \
-      ::grapnel::base::throw_internal(#condition, __FILE__, __LINE__, ::grapnel::str(__VA_ARGS__)); \
+#define GRAPNEL_ASSERT(condition, ...)                                \
+  do {                                                                \
+    if (!(condition)) [[unlikely]]                                    \
+      ::grapnel::base::throw_internal(#condition, __FILE__, __LINE__, \
+                                      ::grapnel::str(__VA_ARGS__));   \
   } while (false)
 
 }  // namespace grapnel

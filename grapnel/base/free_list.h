@@ -14,8 +14,8 @@ struct FreeBlock {
 struct FreeList {
   FreeBlock* head = nullptr;
   uint32_t count = 0;
-  /// The owner keeps at most this many. A list with limit 0 is always empty and always full, so both fast
-  /// paths leave it alone: that is how a thread without lists of its own is represented.
+  /// The owner keeps at most this many. A list with limit 0 is always empty and always full, so
+  /// both fast paths leave it alone: that is how a thread without lists of its own is represented.
   uint32_t limit = 0;
 
   void push(void* memory) noexcept {

@@ -1,14 +1,16 @@
-/// The 16-bit floating-point types Half (5 bits of exponent, 10 of mantissa) and BFloat16 (8 and 7).
+/// The 16-bit floating-point types Half (5 bits of exponent, 10 of mantissa) and BFloat16 (8 and
+/// 7).
 ///
-/// They are for storage; arithmetic happens in float and rounds back. Every conversion rounds once, to
-/// nearest with ties to even, whatever type it starts from: a double does not pass through float on its way.
-/// Values beyond the largest become infinite, small ones subnormal, and a NaN stays a (quiet) NaN.
+/// They are for storage; arithmetic happens in float and rounds back. Every conversion rounds once,
+/// to nearest with ties to even, whatever type it starts from: a double does not pass through float
+/// on its way. Values beyond the largest become infinite, small ones subnormal, and a NaN stays a
+/// (quiet) NaN.
 ///
-/// Note [Conversions without branches]: conversions are integer arithmetic and selects, plus additions in which
-/// a subnormal number cannot make a difference. So compilers turn loops over them into SIMD code, and the bits
-/// depend neither on the instruction set (vcvtneps2bf16, for one, drops subnormals) nor on a flush-to-zero mode
-/// that somebody else has set. Everything is forced inline, so that kernels for several instruction sets do not
-/// share a copy.
+/// Note [Conversions without branches]: conversions are integer arithmetic and selects, plus
+/// additions in which a subnormal number cannot make a difference. So compilers turn loops over
+/// them into SIMD code, and the bits depend neither on the instruction set (vcvtneps2bf16, for one,
+/// drops subnormals) nor on a flush-to-zero mode that somebody else has set. Everything is forced
+/// inline, so that kernels for several instruction sets do not share a copy.
 #pragma once
 
 #include <bit>
@@ -37,7 +39,8 @@ struct WideFormat<double> {
   static constexpr int mantissa = 52, bias = 1023;
 };
 
-/// The pattern of the number nearest to `value` with `mantissa` bits of mantissa and this exponent bias.
+/// The pattern of the number nearest to `value` with `mantissa` bits of mantissa and this exponent
+/// bias.
 template <int mantissa, int bias, std::floating_point Wide>
 [[gnu::always_inline]] constexpr uint16_t round_to_16_bits(Wide value) {
   using Format = WideFormat<Wide>;
@@ -51,17 +54,18 @@ template <int mantissa, int bias, std::floating_point Wide>
   const Bits sign = (pattern >> (sizeof(Bits) * 8 - 16)) & 0x8000;
   const Bits size = pattern & (~Bits(0) >> 1);
 
-  // Adding just under half of the last kept bit, and that bit itself, carries exactly when nearest-even goes
-  // up.
+  // Adding just under half of the last kept bit, and that bit itself, carries exactly when
+  // nearest-even goes up.
   const Bits odd = (size >> dropped) & 1;
   constexpr Bits rebias = Bits(Format::bias - bias) << Format::mantissa;
   Bits result = (size + ((Bits(1) << (dropped - 1)) - 1 + odd) - rebias) >> dropped;
 
   if constexpr (Format::bias != bias) {
-    // Below the smallest normal number the addition itself does the rounding: the last mantissa bit of
-    // `magic` is worth one unit of our subnormals.
+    // Below the smallest normal number the addition itself does the rounding: the last mantissa bit
+    // of `magic` is worth one unit of our subnormals.
     constexpr Bits smallest_normal = Bits(Format::bias - bias + 1) << Format::mantissa;
-    constexpr Bits magic = Bits(Format::bias + Format::mantissa + 1 - bias - mantissa) << Format::mantissa;
+    constexpr Bits magic = Bits(Format::bias + Format::mantissa + 1 - bias - mantissa)
+                           << Format::mantissa;
     const Bits subnormal =
         std::bit_cast<Bits>(std::bit_cast<Wide>(size) + std::bit_cast<Wide>(magic)) - magic;
     result = size < smallest_normal ? subnormal : result;
@@ -97,8 +101,10 @@ template <std::integral Int>
   const uint32_t is_subnormal = -uint32_t(size < 0x0400);
   const uint32_t normal = shifted + (112u << 23) + (is_special & (112u << 23));
   // 2^-14 * (1 + m / 1024) - 2^-14 is exact.
-  const uint32_t subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(shifted + (113u << 23)) - 0x1p-14f);
-  const uint32_t result = (normal & ~is_subnormal) | (subnormal & is_subnormal) | (is_nan & (1u << 22));
+  const uint32_t subnormal =
+      std::bit_cast<uint32_t>(std::bit_cast<float>(shifted + (113u << 23)) - 0x1p-14f);
+  const uint32_t result =
+      (normal & ~is_subnormal) | (subnormal & is_subnormal) | (is_nan & (1u << 22));
   return std::bit_cast<float>(sign | result);
 }
 
@@ -156,8 +162,8 @@ static_assert(sizeof(BFloat16) == 2 && std::is_trivial_v<BFloat16>);
 template <class T>
 concept SixteenBitFloat = std::same_as<T, Half> || std::same_as<T, BFloat16>;
 
-/// Two of a kind give their kind, rounded once. With a float or a double the wider type wins, with an integer
-/// the 16-bit float does. Comparisons are float's: both types convert to it.
+/// Two of a kind give their kind, rounded once. With a float or a double the wider type wins, with
+/// an integer the 16-bit float does. Comparisons are float's: both types convert to it.
 #define GRAPNEL_16_BIT_OPERATOR(op)                                                      \
   template <SixteenBitFloat F>                                                           \
   [[gnu::always_inline]] constexpr F operator op(F a, F b) {                             \
@@ -190,7 +196,8 @@ template <SixteenBitFloat F>
 
 namespace base {
 
-// What is the same in both formats' numeric_limits follows from the mantissa's width and the exponent's bias.
+// What is the same in both formats' numeric_limits follows from the mantissa's width and the
+// exponent's bias.
 template <class F, int mantissa, int bias>
 struct SixteenBitLimits : std::numeric_limits<float> {
   static constexpr int digits = mantissa + 1;
@@ -209,8 +216,12 @@ struct SixteenBitLimits : std::numeric_limits<float> {
   static constexpr F epsilon() noexcept { return F::from_bits((bias - mantissa) << mantissa); }
   static constexpr F round_error() noexcept { return F(0.5f); }
   static constexpr F infinity() noexcept { return F::from_bits(infinity_bits); }
-  static constexpr F quiet_NaN() noexcept { return F::from_bits(infinity_bits | 1 << (mantissa - 1)); }
-  static constexpr F signaling_NaN() noexcept { return F::from_bits(infinity_bits | 1 << (mantissa - 2)); }
+  static constexpr F quiet_NaN() noexcept {
+    return F::from_bits(infinity_bits | 1 << (mantissa - 1));
+  }
+  static constexpr F signaling_NaN() noexcept {
+    return F::from_bits(infinity_bits | 1 << (mantissa - 2));
+  }
   static constexpr F denorm_min() noexcept { return F::from_bits(1); }
 };
 
@@ -218,6 +229,8 @@ struct SixteenBitLimits : std::numeric_limits<float> {
 }  // namespace grapnel
 
 template <>
-struct std::numeric_limits<grapnel::Half> : grapnel::base::SixteenBitLimits<grapnel::Half, 10, 15> {};
+struct std::numeric_limits<grapnel::Half> : grapnel::base::SixteenBitLimits<grapnel::Half, 10, 15> {
+};
 template <>
-struct std::numeric_limits<grapnel::BFloat16> : grapnel::base::SixteenBitLimits<grapnel::BFloat16, 7, 127> {};
+struct std::numeric_limits<grapnel::BFloat16>
+    : grapnel::base::SixteenBitLimits<grapnel::BFloat16, 7, 127> {};

@@ -5,14 +5,16 @@
 
 namespace grapnel::base {
 
-/// While it lives, signals sent to this thread wait. Faults of the thread's own, such as SIGSEGV, are handled as ever.
+/// While it lives, signals sent to this thread wait. Faults of the thread's own, such as SIGSEGV,
+/// are handled as ever.
 class HoldSignals {
  public:
   HoldSignals() {
     static const sigset_t held = [] {
       sigset_t set;
       sigfillset(&set);
-      for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&set, fault);
+      for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
+        sigdelset(&set, fault);
       return set;
     }();
     pthread_sigmask(SIG_BLOCK, &held, &before_);

@@ -1,14 +1,16 @@
 /// Shared ownership with the count inside the object: one word per pointer, no control block.
 ///
 /// A type takes part by offering
-///   - members `void intrusive_retain() const noexcept` and `void intrusive_release() const noexcept`, or
-///   - free functions of the same names that take a `const T*` and are found by argument-dependent lookup.
-/// `intrusive_release` destroys the object when the last owner lets go. `RefCount` below is the counter most
-/// types want to embed. A new object counts one owner already, so `make_intrusive` and `adopt` touch no
-/// counter.
+///   - members `void intrusive_retain() const noexcept` and `void intrusive_release() const
+///   noexcept`, or
+///   - free functions of the same names that take a `const T*` and are found by argument-dependent
+///   lookup.
+/// `intrusive_release` destroys the object when the last owner lets go. `RefCount` below is the
+/// counter most types want to embed. A new object counts one owner already, so `make_intrusive` and
+/// `adopt` touch no counter.
 ///
-/// There are no weak pointers. One IntrusivePtr may not be written by two threads at once; two pointers to
-/// one object may live on two threads.
+/// There are no weak pointers. One IntrusivePtr may not be written by two threads at once; two
+/// pointers to one object may live on two threads.
 #pragma once
 
 #include <atomic>
@@ -32,7 +34,8 @@ class RefCount {
     return is_unique() || count_.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
 
-  /// True when the caller, an owner, is the only one. Acquire: what former owners wrote is visible then.
+  /// True when the caller, an owner, is the only one. Acquire: what former owners wrote is visible
+  /// then.
   bool is_unique() const noexcept { return count_.load(std::memory_order_acquire) == 1; }
   uint32_t use_count() const noexcept { return count_.load(std::memory_order_relaxed); }
 
@@ -88,7 +91,8 @@ class IntrusivePtr {
   void swap(IntrusivePtr& other) noexcept { std::swap(object_, other.object_); }
   friend void swap(IntrusivePtr& a, IntrusivePtr& b) noexcept { a.swap(b); }
 
-  /// Gives up the pointer without letting go: the caller owns one count and hands it to `adopt` later.
+  /// Gives up the pointer without letting go: the caller owns one count and hands it to `adopt`
+  /// later.
   [[nodiscard]] T* release() noexcept { return std::exchange(object_, nullptr); }
 
   T* get() const noexcept { return object_; }
@@ -144,5 +148,7 @@ std::strong_ordering operator<=>(const IntrusivePtr<T>& a, const IntrusivePtr<T>
 
 template <class T>
 struct std::hash<grapnel::IntrusivePtr<T>> {
-  size_t operator()(const grapnel::IntrusivePtr<T>& p) const noexcept { return std::hash<T*>{}(p.get()); }
+  size_t operator()(const grapnel::IntrusivePtr<T>& p) const noexcept {
+    return std::hash<T*>{}(p.get());
+  }
 };

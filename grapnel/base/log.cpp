@@ -8,7 +8,9 @@ namespace grapnel {
 namespace {
 struct Handler {
   std::mutex mutex;
-  std::function<void(const std::string&)> fn = [](const std::string& m) { std::fprintf(stderr, "grapnel: %s\n", m.c_str()); };
+  std::function<void(const std::string&)> fn = [](const std::string& m) {
+    std::fprintf(stderr, "grapnel: %s\n", m.c_str());
+  };
 };
 Handler& handler() {
   static auto* h = new Handler;  // never destroyed: warnings may come during static destruction

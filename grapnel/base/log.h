@@ -6,7 +6,8 @@
 
 namespace grapnel {
 
-/// Who receives warnings. The default writes one line to standard error; an empty function silences them.
+/// Who receives warnings. The default writes one line to standard error; an empty function silences
+/// them.
 void set_warning_handler(std::function<void(const std::string&)> handler);
 
 namespace base {

@@ -16,7 +16,8 @@ std::vector<std::string> candidates(const std::string& file, const char* environ
   Dl_info info;
   std::error_code ignored;
   if (dladdr(reinterpret_cast<const void*>(&load_module), &info) && info.dli_fname) {
-    const std::filesystem::path here = std::filesystem::canonical(info.dli_fname, ignored).parent_path();
+    const std::filesystem::path here =
+        std::filesystem::canonical(info.dli_fname, ignored).parent_path();
     files.push_back(here / file);
     files.push_back(here.parent_path() / "grapnel" / file);  // a program in the build tree
     files.push_back(here.parent_path() / GRAPNEL_LIBDIR / file);
@@ -28,7 +29,8 @@ std::vector<std::string> candidates(const std::string& file, const char* environ
 
 }  // namespace
 
-LoadedModule load_module(const std::string& file, const char* environment_variable, const char* symbol, bool (*accept)(void* symbol)) {
+LoadedModule load_module(const std::string& file, const char* environment_variable,
+                         const char* symbol, bool (*accept)(void* symbol)) {
   LoadedModule out;
   for (const std::string& path : candidates(file, environment_variable)) {
     void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -38,7 +40,8 @@ LoadedModule load_module(const std::string& file, const char* environment_variab
       return out;
     }
     const char* const why = dlerror();
-    out.problem += module ? "  " + path + ": is of another version of Grapnel\n" : std::string("  ") + (why ? why : path.c_str()) + "\n";
+    out.problem += module ? "  " + path + ": is of another version of Grapnel\n"
+                          : std::string("  ") + (why ? why : path.c_str()) + "\n";
     if (module) dlclose(module);
   }
   return out;

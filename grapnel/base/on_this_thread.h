@@ -3,8 +3,8 @@
 
 namespace grapnel::base {
 
-/// While one lives, parallel_for runs everything on this thread and leaves the pool to others. For work in the background, which would else
-/// take the pool from the thread that everybody waits for.
+/// While one lives, parallel_for runs everything on this thread and leaves the pool to others. For
+/// work in the background, which would else take the pool from the thread that everybody waits for.
 class OnThisThread {
  public:
   OnThisThread();

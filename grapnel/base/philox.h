@@ -1,11 +1,11 @@
-/// Random numbers as a pure function of a seed and a counter (Philox4x32-10, from Salmon and others,
-/// "Parallel random numbers: as easy as 1, 2, 3", 2011).
+/// Random numbers as a pure function of a seed and a counter (Philox4x32-10, from Salmon and
+/// others, "Parallel random numbers: as easy as 1, 2, 3", 2011).
 ///
-/// There is no state: element i of a random tensor draws from counter i, so the numbers do not depend on the
-/// number of threads, on the order of evaluation or on whether the code was compiled. Everything here is
-/// integer arithmetic, or floating-point arithmetic that is exact, and loops over counters turn into SIMD
-/// code (everything is forced inline: for that, and so that kernels for several instruction sets do not share
-/// a copy).
+/// There is no state: element i of a random tensor draws from counter i, so the numbers do not
+/// depend on the number of threads, on the order of evaluation or on whether the code was compiled.
+/// Everything here is integer arithmetic, or floating-point arithmetic that is exact, and loops
+/// over counters turn into SIMD code (everything is forced inline: for that, and so that kernels
+/// for several instruction sets do not share a copy).
 #pragma once
 
 #include <array>
@@ -47,8 +47,8 @@ namespace grapnel::base {
 
 /// A multiple of 2^-53 in [0, 1), each equally likely: the upper 53 bits.
 [[gnu::always_inline]] constexpr double uniform_double(uint64_t bits) {
-  // Few processors convert vectors of 64-bit integers. Placed in the mantissas of 2^52 and 2^84, the two
-  // halves of the number are converted by a subtraction; every step is exact.
+  // Few processors convert vectors of 64-bit integers. Placed in the mantissas of 2^52 and 2^84,
+  // the two halves of the number are converted by a subtraction; every step is exact.
   const uint64_t number = bits >> 11;
   const double low = std::bit_cast<double>(0x4330000000000000 | (number & 0xFFFFFFFF)) - 0x1p52;
   const double high = std::bit_cast<double>(0x4530000000000000 | (number >> 32)) - 0x1p84;
@@ -65,9 +65,9 @@ struct WideProduct {
   return {static_cast<uint64_t>(product >> 64), static_cast<uint64_t>(product)};
 }
 
-/// An integer in [0, range), each exactly equally likely; range 0 stands for 2^64. `next_bits()` yields 64
-/// random bits and is called once, except with probability below range / 2^64 (Lemire, "Fast random integer
-/// generation in an interval", 2019).
+/// An integer in [0, range), each exactly equally likely; range 0 stands for 2^64. `next_bits()`
+/// yields 64 random bits and is called once, except with probability below range / 2^64 (Lemire,
+/// "Fast random integer generation in an interval", 2019).
 template <class NextBits>
 [[gnu::always_inline]] constexpr uint64_t uniform_below(uint64_t range, NextBits&& next_bits) {
   if (range == 0) return next_bits();
@@ -80,11 +80,12 @@ template <class NextBits>
   return product.high;
 }
 
-/// An integer in [low, high), low < high, each exactly equally likely, as a pure function of seed and
-/// counter. The rare further draws come from the second half of the block and then from blocks whose
-/// counter_hi differs in its upper 8 bits, which the caller leaves 0.
-[[gnu::always_inline]] constexpr int64_t uniform_int(uint64_t seed, uint64_t counter_lo, uint64_t counter_hi,
-                                                     int64_t low, int64_t high) {
+/// An integer in [low, high), low < high, each exactly equally likely, as a pure function of seed
+/// and counter. The rare further draws come from the second half of the block and then from blocks
+/// whose counter_hi differs in its upper 8 bits, which the caller leaves 0.
+[[gnu::always_inline]] constexpr int64_t uniform_int(uint64_t seed, uint64_t counter_lo,
+                                                     uint64_t counter_hi, int64_t low,
+                                                     int64_t high) {
   uint64_t draw = 0;
   auto next_bits = [&]() __attribute__((always_inline)) {
     const auto block = philox(seed, counter_lo, counter_hi ^ (draw / 2) << 56);

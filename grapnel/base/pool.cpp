@@ -15,7 +15,8 @@ constinit PoolLists no_lists;
 
 constexpr size_t class_bytes(size_t c) { return (c + 1) * pool_granule; }
 
-// Blocks move between a thread and the shared list in batches of about 8 KiB, so that the lock is rare.
+// Blocks move between a thread and the shared list in batches of about 8 KiB, so that the lock is
+// rare.
 constexpr uint32_t batch_of(size_t c) {
   return static_cast<uint32_t>(std::clamp<size_t>(8192 / class_bytes(c), 8, 64));
 }
@@ -57,8 +58,8 @@ FreeBlock* any_batch(size_t c) {
   return waiting != nullptr ? waiting : new_batch(c);
 }
 
-// Set when the thread's lists are gone. From then on (destructors of other thread-locals, and on the main
-// thread everything during static destruction) the shared lists serve the thread directly.
+// Set when the thread's lists are gone. From then on (destructors of other thread-locals, and on
+// the main thread everything during static destruction) the shared lists serve the thread directly.
 constinit thread_local bool thread_ended = false;
 
 struct ThreadLists {

@@ -15,7 +15,9 @@ std::string Rank::str() const {
   return count > 1 ? grapnel::str("rank ", number, " of ", count) : std::string();
 }
 
-Rank this_rank() { return of_thread.count > 1 ? of_thread : of_process.load(std::memory_order_relaxed); }
+Rank this_rank() {
+  return of_thread.count > 1 ? of_thread : of_process.load(std::memory_order_relaxed);
+}
 void set_process_rank(Rank rank) { of_process.store(rank, std::memory_order_relaxed); }
 void set_thread_rank(Rank rank) { of_thread = rank; }
 

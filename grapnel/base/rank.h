@@ -1,4 +1,5 @@
-/// Which of several ranks this thread works for, as messages show it. dist/ says it; anybody may ask.
+/// Which of several ranks this thread works for, as messages show it. dist/ says it; anybody may
+/// ask.
 #pragma once
 
 #include <string>

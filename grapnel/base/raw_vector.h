@@ -1,7 +1,8 @@
 /// RawVector: a vector of plain values that grows without clearing what it grows by.
 ///
-/// For lists that are written once, front to back, in a hot loop: `extend` is a comparison and an addition, where resize of a
-/// std::vector calls a function that calls memset. Everything else is as in std::vector.
+/// For lists that are written once, front to back, in a hot loop: `extend` is a comparison and an
+/// addition, where resize of a std::vector calls a function that calls memset. Everything else is
+/// as in std::vector.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +33,8 @@ class RawVector {
   }
   ~RawVector() { free(); }
 
-  /// Adds `count` elements with whatever values and returns the first. Pointers into the vector end with the next call.
+  /// Adds `count` elements with whatever values and returns the first. Pointers into the vector end
+  /// with the next call.
   T* extend(size_t count) {
     if (count > static_cast<size_t>(limit_ - end_)) [[unlikely]]
       grow(count);

@@ -1,5 +1,5 @@
-/// Which sanitizer this file is compiled with. Caches of memory step aside for the address sanitizer, which
-/// can only see a use after free if the memory really is freed.
+/// Which sanitizer this file is compiled with. Caches of memory step aside for the address
+/// sanitizer, which can only see a use after free if the memory really is freed.
 #pragma once
 
 namespace grapnel::base {

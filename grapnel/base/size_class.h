@@ -1,6 +1,6 @@
-/// Size classes of the allocator for tensor data: multiples of 64 bytes up to 256, then four per power of
-/// two, so a block is at most a quarter larger than asked for and there are few enough classes for freed
-/// blocks to fit again.
+/// Size classes of the allocator for tensor data: multiples of 64 bytes up to 256, then four per
+/// power of two, so a block is at most a quarter larger than asked for and there are few enough
+/// classes for freed blocks to fit again.
 #pragma once
 
 #include <bit>

@@ -1,7 +1,9 @@
-/// A vector whose first N elements live inside it: shapes, edges and argument lists rarely need the heap.
+/// A vector whose first N elements live inside it: shapes, edges and argument lists rarely need the
+/// heap.
 ///
-/// It behaves like std::vector (references die when it grows) with two differences: moving a vector that has
-/// not spilled moves its elements, and elements must be movable without throwing, so growing never loses one.
+/// It behaves like std::vector (references die when it grows) with two differences: moving a vector
+/// that has not spilled moves its elements, and elements must be movable without throwing, so
+/// growing never loses one.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +26,8 @@ namespace grapnel {
 template <class T, size_t N>
 class SmallVector {
   static_assert(N > 0, "a SmallVector without inline elements is a std::vector");
-  static_assert(std::is_nothrow_move_constructible_v<T>, "elements must be movable without throwing");
+  static_assert(std::is_nothrow_move_constructible_v<T>,
+                "elements must be movable without throwing");
 
  public:
   using value_type = T;
@@ -49,7 +52,8 @@ class SmallVector {
     append(first, last);
   }
   template <size_t Extent>
-  explicit SmallVector(std::span<const T, Extent> items) : SmallVector(items.begin(), items.end()) {}
+  explicit SmallVector(std::span<const T, Extent> items)
+      : SmallVector(items.begin(), items.end()) {}
   template <size_t Extent>
   explicit SmallVector(std::span<T, Extent> items) : SmallVector(items.begin(), items.end()) {}
 
@@ -194,7 +198,8 @@ class SmallVector {
   const T* inline_data() const noexcept { return reinterpret_cast<const T*>(inline_); }
 
   static T* allocate(size_t count) {
-    check(count <= max_size(), "SmallVector: ", count, " elements asked for, at most ", max_size(), " fit.");
+    check(count <= max_size(), "SmallVector: ", count, " elements asked for, at most ", max_size(),
+          " fit.");
     return std::allocator<T>().allocate(count);
   }
 

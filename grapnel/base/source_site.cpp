@@ -30,15 +30,16 @@ std::string in_module(const char* symbol, uint64_t offset, const char* module) {
 // What the dynamic loader knows: exported symbols, even if the files are gone or cannot be read.
 std::string describe_by_loader(uintptr_t return_address) {
   Dl_info info = {};
-  if (::dladdr(reinterpret_cast<const void*>(return_address - 1), &info) == 0 || info.dli_sname == nullptr) {
+  if (::dladdr(reinterpret_cast<const void*>(return_address - 1), &info) == 0 ||
+      info.dli_sname == nullptr) {
     return str(reinterpret_cast<const void*>(return_address));
   }
   return in_module(info.dli_sname, return_address - reinterpret_cast<uintptr_t>(info.dli_saddr),
                    info.dli_fname);
 }
 
-// The debug information of this process. Built at the first question and kept, since loading it is what takes
-// time.
+// The debug information of this process. Built at the first question and kept, since loading it is
+// what takes time.
 class Symbolizer {
  public:
   std::string describe(const void* return_address) {
@@ -68,8 +69,8 @@ class Symbolizer {
   static std::string line_of(Dwfl_Module* module, uintptr_t address) {
     Dwarf_Addr bias = 0;
     Dwarf_Die* unit = ::dwfl_module_addrdie(module, address, &bias);
-    // That looks into a table of addresses which Clang does not write, and takes code without lines for part
-    // of the unit around it. In doubt every unit is asked.
+    // That looks into a table of addresses which Clang does not write, and takes code without lines
+    // for part of the unit around it. In doubt every unit is asked.
     if (unit == nullptr || ::dwarf_haspc(unit, address - bias) != 1) {
       unit = nullptr;
       while ((unit = ::dwfl_module_nextcu(module, unit, &bias)) != nullptr) {
@@ -84,7 +85,8 @@ class Symbolizer {
   }
 
   static const char* module_file(Dwfl_Module* module) {
-    return ::dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+    return ::dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                              nullptr);
   }
 
   Dwfl_Module* module_of(uintptr_t address) {
@@ -101,8 +103,8 @@ class Symbolizer {
     return ok ? ::dwfl_addrmodule(session_, address) : nullptr;
   }
 
-  // Separate debug files are found by build id, on this machine only: the standard search may go on to ask a
-  // server on the network, and a message must not wait for one.
+  // Separate debug files are found by build id, on this machine only: the standard search may go on
+  // to ask a server on the network, and a message must not wait for one.
   char* debug_path_ = nullptr;
   const Dwfl_Callbacks callbacks_ = {.find_elf = ::dwfl_linux_proc_find_elf,
                                      .find_debuginfo = ::dwfl_build_id_find_debuginfo,

@@ -20,14 +20,15 @@ constexpr bool is_mapped(size_t bytes) { return !address_sanitizer && bytes >= h
 
 void* map(size_t bytes) noexcept {
   // A huge page has to start at a multiple of its size, so map one more and return what sticks out.
-  void* const mapping =
-      ::mmap(nullptr, bytes + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const mapping = ::mmap(nullptr, bytes + huge_page, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) return nullptr;
   auto* const start = static_cast<std::byte*>(mapping);
   const size_t before = (huge_page - reinterpret_cast<uintptr_t>(start) % huge_page) % huge_page;
   if (before > 0) ::munmap(start, before);
   ::munmap(start + before + bytes, huge_page - before);
-  ::madvise(start + before, bytes, MADV_HUGEPAGE);  // only a hint: a system without huge pages ignores it
+  ::madvise(start + before, bytes,
+            MADV_HUGEPAGE);  // only a hint: a system without huge pages ignores it
   return start + before;
 }
 

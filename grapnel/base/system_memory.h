@@ -6,9 +6,9 @@
 
 namespace grapnel::base {
 
-/// Memory aligned to 64 bytes, or null. From 2 MiB on (sizes are then whole pages) it is mapped on its own,
-/// with huge pages if the system allows: touching new memory 4 KiB at a time costs more than the arithmetic
-/// done on it.
+/// Memory aligned to 64 bytes, or null. From 2 MiB on (sizes are then whole pages) it is mapped on
+/// its own, with huge pages if the system allows: touching new memory 4 KiB at a time costs more
+/// than the arithmetic done on it.
 [[nodiscard]] void* system_allocate(size_t bytes) noexcept;
 /// Returns memory of system_allocate(bytes).
 void system_deallocate(void* memory, size_t bytes) noexcept;

@@ -38,8 +38,8 @@ uint32_t float_mode() { return 0; }
 void set_float_mode(uint32_t) {}
 #endif
 
-// About 50 us. It bridges the gap between two ops of a chain (a spinning worker starts after 0.2 us, a
-// sleeping one after 10 to 30), yet an idle pool is asleep before anybody notices.
+// About 50 us. It bridges the gap between two ops of a chain (a spinning worker starts after 0.2
+// us, a sleeping one after 10 to 30), yet an idle pool is asleep before anybody notices.
 constexpr int spins_before_sleep = 2000;
 
 /// True while this thread runs a piece: a nested parallel_for stays on it.
@@ -82,10 +82,11 @@ struct alignas(64) Worker {
   std::atomic<uint32_t> signal{0};  // bumped to call this worker
 };
 
-/// Note [Leaving a job]: workers touch a job, which lives on somebody's stack, only between raising and
-/// lowering `active_`, and only if they found it in `open_` after raising. The caller first takes the job out
-/// of `open_`, then waits for `active_` to fall to zero. Both sides write before they read, in one total
-/// order, so either the worker sees that the job is gone or the caller sees the worker.
+/// Note [Leaving a job]: workers touch a job, which lives on somebody's stack, only between raising
+/// and lowering `active_`, and only if they found it in `open_` after raising. The caller first
+/// takes the job out of `open_`, then waits for `active_` to fall to zero. Both sides write before
+/// they read, in one total order, so either the worker sees that the job is gone or the caller sees
+/// the worker.
 class Pool {
  public:
   /// Never destroyed: workers may be asleep in it while the process exits.
@@ -115,8 +116,8 @@ class Pool {
 
  private:
   Pool() : limit_(initial_limit()) {
-    // The child of a fork has none of the workers, and a lock may be held by a thread that does not exist
-    // there.
+    // The child of a fork has none of the workers, and a lock may be held by a thread that does not
+    // exist there.
     pthread_atfork(nullptr, nullptr, [] { forked_.store(true, std::memory_order_relaxed); });
   }
 
@@ -125,13 +126,15 @@ class Pool {
       const std::string_view view = text;
       int count = 0;
       const auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), count);
-      check(error == std::errc{} && end == view.data() + view.size() && count >= 1 && count <= max_threads,
-            "GRAPNEL_NUM_THREADS is \"", view, "\".\nSet it to a whole number from 1 to ", max_threads,
-            ", or unset it to use every core this process may run on.");
+      check(error == std::errc{} && end == view.data() + view.size() && count >= 1 &&
+                count <= max_threads,
+            "GRAPNEL_NUM_THREADS is \"", view, "\".\nSet it to a whole number from 1 to ",
+            max_threads, ", or unset it to use every core this process may run on.");
       return count;
     }
     cpu_set_t mask;
-    if (sched_getaffinity(0, sizeof mask, &mask) == 0) return std::clamp(CPU_COUNT(&mask), 1, max_threads);
+    if (sched_getaffinity(0, sizeof mask, &mask) == 0)
+      return std::clamp(CPU_COUNT(&mask), 1, max_threads);
     return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, max_threads);
   }
 
@@ -162,7 +165,8 @@ class Pool {
   void serve(Worker& self) {
     // Begins at zero, so a call made before this thread ran is not missed.
     for (uint32_t seen = 0;;) {
-      for (int i = 0; i < spins_before_sleep && self.signal.load(std::memory_order_relaxed) == seen; ++i)
+      for (int i = 0; i < spins_before_sleep && self.signal.load(std::memory_order_relaxed) == seen;
+           ++i)
         relax();
       self.signal.wait(seen, std::memory_order_acquire);
       seen = self.signal.load(std::memory_order_acquire);

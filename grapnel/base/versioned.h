@@ -1,10 +1,13 @@
-/// A value that any thread may read, without waiting for other readers, while any other thread changes it.
+/// A value that any thread may read, without waiting for other readers, while any other thread
+/// changes it.
 ///
 /// Note [Reading versions]
-/// Reading should cost next to nothing, so a reader takes no lock: it counts itself in, and reads the version that it finds. A
-/// writer first hides that version. If nobody is counted in then, nobody can get at it, and it is changed where it is; else a
-/// changed copy takes its place, and the old one is kept until the last reader leaves. A reader who finds the value hidden waits
-/// for the writer, who never waits for readers. So readers may themselves write, and go on reading what they had.
+/// Reading should cost next to nothing, so a reader takes no lock: it counts itself in, and reads
+/// the version that it finds. A writer first hides that version. If nobody is counted in then,
+/// nobody can get at it, and it is changed where it is; else a changed copy takes its place, and
+/// the old one is kept until the last reader leaves. A reader who finds the value hidden waits for
+/// the writer, who never waits for readers. So readers may themselves write, and go on reading what
+/// they had.
 #pragma once
 
 #include <atomic>
@@ -17,7 +20,8 @@
 
 namespace grapnel::base {
 
-/// `T` is copied when it is changed under the eyes of a reader. What old versions own dies outside of all locks.
+/// `T` is copied when it is changed under the eyes of a reader. What old versions own dies outside
+/// of all locks.
 template <class T>
 class Versioned {
  public:
@@ -31,7 +35,8 @@ class Versioned {
    public:
     explicit Reader(const Versioned& of) : of_(of) { of_.readers_.fetch_add(1); }
     [[gnu::always_inline]] ~Reader() {
-      if (of_.readers_.fetch_sub(1) == kRetired + 1) [[unlikely]] of_.free_retired();
+      if (of_.readers_.fetch_sub(1) == kRetired + 1) [[unlikely]]
+        of_.free_retired();
     }
     Reader(const Reader&) = delete;
     Reader& operator=(const Reader&) = delete;
@@ -70,7 +75,8 @@ class Versioned {
       fn(*mine.value);
     }
     // The last reader may have left before it could see that there is something to free.
-    if (readers_.load() == kRetired) [[unlikely]] free_retired();
+    if (readers_.load() == kRetired) [[unlikely]]
+      free_retired();
   }
 
  private:

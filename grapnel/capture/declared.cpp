@@ -28,8 +28,8 @@ class AttrBytes final : public AttrVisitor {
 }  // namespace
 
 HookBody::HookBody(const record::Recorder& recorder, size_t first_call, size_t first_value,
-                   size_t first_lifted, const record::DeclaredHook& hook, const variable_list& arguments,
-                   const variable_list& results) {
+                   size_t first_lifted, const record::DeclaredHook& hook,
+                   const variable_list& arguments, const variable_list& results) {
   const Trace& trace = recorder.trace();
   std::unordered_map<ValueId, From> known;
   auto name = [&](const variable_list& tensors, From::What what) {
@@ -60,9 +60,10 @@ HookBody::HookBody(const record::Recorder& recorder, size_t first_call, size_t f
           why_not_ = "it looks at memory in a way that no recorded op leads to";
           return {};
         }
-      fail("the ", hook.description(), " declares what it depends on, but uses a tensor of type ", v.dtype,
-           Shape(trace.sizes_of(v)),
-           " that it neither got as an argument nor lifted.\nPass it to args.lift(tensor) in compiled_args.");
+      fail("the ", hook.description(), " declares what it depends on, but uses a tensor of type ",
+           v.dtype, Shape(trace.sizes_of(v)),
+           " that it neither got as an argument nor lifted.\nPass it to args.lift(tensor) in "
+           "compiled_args.");
     }
     return known[id] = from;
   };
@@ -71,8 +72,8 @@ HookBody::HookBody(const record::Recorder& recorder, size_t first_call, size_t f
     if (c.op->random) why_not_ = str("it draws random numbers (", c.op->name, ")");
     if (c.op->effect) why_not_ = str("it calls a function that is not recorded (", c.op->name, ")");
     Call call{c.op, c.site, c.inplace, {}, {}, {}};
-    const auto blocks =
-        static_cast<ptrdiff_t>((c.op->attrs_size + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
+    const auto blocks = static_cast<ptrdiff_t>((c.op->attrs_size + sizeof(std::max_align_t) - 1) /
+                                               sizeof(std::max_align_t));
     call.attrs.assign(trace.attrs.begin() + c.attrs, trace.attrs.begin() + c.attrs + blocks);
     AttrBytes bytes;
     if (blocks > 0) c.op->visit_attrs(call.attrs.data(), bytes);
@@ -101,7 +102,8 @@ HookBody::HookBody(const record::Recorder& recorder, size_t first_call, size_t f
   }
 }
 
-variable_list HookBody::record(const record::DeclaredHook& hook, const variable_list& arguments) const {
+variable_list HookBody::record(const record::DeclaredHook& hook,
+                               const variable_list& arguments) const {
   std::vector<Outputs> made(calls_.size());
   std::vector<Tensor> memories(memories_.size());
   auto tensor = [&](const From& from) -> Tensor {
@@ -109,7 +111,8 @@ variable_list HookBody::record(const record::DeclaredHook& hook, const variable_
       case From::What::nothing: break;
       case From::What::argument: return arguments[from.index];
       case From::What::lifted_tensor: return hook.args.tensors()[from.index];
-      case From::What::lifted_number: return LiftedNumber::wrap(hook.args.number(from.index), from.index);
+      case From::What::lifted_number:
+        return LiftedNumber::wrap(hook.args.number(from.index), from.index);
       case From::What::memory: {
         // Made when it is first used, as the hook did, so that storages are numbered alike.
         Tensor& memory = memories[from.index];
@@ -159,7 +162,8 @@ std::string HookBody::difference(const HookBody& other) const {
   for (size_t i = 0; i < numbers_.size(); ++i)
     if (!(numbers_[i] == other.numbers_[i])) {
       auto text = [](const Number& n) {
-        return is_floating(n.dtype) ? str(std::bit_cast<double>(n.bits)) : str(static_cast<int64_t>(n.bits));
+        return is_floating(n.dtype) ? str(std::bit_cast<double>(n.bits))
+                                    : str(static_cast<int64_t>(n.bits));
       };
       return str("a number in it is ", text(other.numbers_[i]), ", was ", text(numbers_[i]));
     }
@@ -251,7 +255,8 @@ variable_list call_declared(const DeclaredHook& hook, const variable_list& argum
   std::shared_ptr<Entry> entry;
   {
     const std::lock_guard lock(bodies().mutex);
-    if (const auto found = bodies().by_key.find(key); found != bodies().by_key.end()) entry = found->second;
+    if (const auto found = bodies().by_key.find(key); found != bodies().by_key.end())
+      entry = found->second;
   }
   if (entry && !entry->body.why_not().empty()) return call();
   const bool audit = entry && is_due_for_audit(++entry->uses);
@@ -262,10 +267,12 @@ variable_list call_declared(const DeclaredHook& hook, const variable_list& argum
   before_user_code();
   const Recorder& recorder = *current;
   const uint64_t flushes = recorder.flushes();
-  const size_t first_call = recorder.trace().calls.size(), first_value = recorder.trace().values.size(),
+  const size_t first_call = recorder.trace().calls.size(),
+               first_value = recorder.trace().values.size(),
                first_lifted = recorder.trace().lifted_numbers.size();
   variable_list results = call();
-  // A trace that was closed meanwhile, because a value was read or because it was long, does not show what the hook did.
+  // A trace that was closed meanwhile, because a value was read or because it was long, does not
+  // show what the hook did.
   if (recorder.flushes() != flushes) {
     check(!audit, "audit: the ", hook.description(),
           " declares what it depends on, and read a value that it did not read before.");
@@ -276,8 +283,10 @@ variable_list call_declared(const DeclaredHook& hook, const variable_list& argum
     const std::string difference = entry->body.difference(seen);
     if (!difference.empty())
       fail("audit: the ", hook.description(),
-           " declares what it depends on, but does not record what it recorded the first time: ", difference,
-           ".\nDeclare what decided about it as a constant: args.declare(name, constants...), or lift it.");
+           " declares what it depends on, but does not record what it recorded the first time: ",
+           difference,
+           ".\nDeclare what decided about it as a constant: args.declare(name, constants...), or "
+           "lift it.");
     return results;
   }
   const std::lock_guard lock(bodies().mutex);

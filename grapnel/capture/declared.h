@@ -1,4 +1,5 @@
-/// What declared hooks recorded, kept to be recorded again. See Note [Declared hooks] in ops/compiled_args.h.
+/// What declared hooks recorded, kept to be recorded again. See Note [Declared hooks] in
+/// ops/compiled_args.h.
 #pragma once
 
 #include <string>
@@ -14,16 +15,25 @@ class HookBody {
  public:
   /// Where an operand or result comes from.
   struct From {
-    enum class What : uint8_t { nothing, argument, lifted_tensor, lifted_number, number, memory, result };
+    enum class What : uint8_t {
+      nothing,
+      argument,
+      lifted_tensor,
+      lifted_number,
+      number,
+      memory,
+      result
+    };
     What what = What::nothing;
     uint32_t index = 0;   ///< of the argument, tensor, number, or call
     uint32_t output = 0;  ///< of the call
     friend bool operator==(const From&, const From&) = default;
   };
-  /// Reads the calls from `first` on; throws if they use a tensor that is neither an argument nor lifted. A body that cannot be recorded again
-  /// has a reason instead.
-  HookBody(const record::Recorder& recorder, size_t first_call, size_t first_value, size_t first_lifted,
-           const record::DeclaredHook& hook, const variable_list& arguments, const variable_list& results);
+  /// Reads the calls from `first` on; throws if they use a tensor that is neither an argument nor
+  /// lifted. A body that cannot be recorded again has a reason instead.
+  HookBody(const record::Recorder& recorder, size_t first_call, size_t first_value,
+           size_t first_lifted, const record::DeclaredHook& hook, const variable_list& arguments,
+           const variable_list& results);
 
   /// Records the calls on these arguments.
   variable_list record(const record::DeclaredHook& hook, const variable_list& arguments) const;
@@ -40,7 +50,8 @@ class HookBody {
     std::string attrs_text;
     std::vector<From> inputs;
     friend bool operator==(const Call& a, const Call& b) {
-      return a.op == b.op && a.inplace == b.inplace && a.attrs_text == b.attrs_text && a.inputs == b.inputs;
+      return a.op == b.op && a.inplace == b.inplace && a.attrs_text == b.attrs_text &&
+             a.inputs == b.inputs;
     }
   };
   struct Number {

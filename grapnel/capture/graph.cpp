@@ -4,8 +4,8 @@
 #include <ostream>
 
 #include "grapnel/base/source_site.h"
-#include "grapnel/ops/factories.h"
 #include "grapnel/ops/defs/view.h"
+#include "grapnel/ops/factories.h"
 #include "grapnel/ops/list.h"
 
 namespace grapnel {
@@ -37,7 +37,9 @@ class AttrText final : public AttrVisitor {
   void on(std::string_view name, bool value) override { add(name, value ? "true" : "false"); }
   void on(std::string_view name, int64_t value) override { add(name, std::to_string(value)); }
   void on(std::string_view name, double value) override { add(name, text_of(value)); }
-  void on(std::string_view name, DType value) override { add(name, std::string(grapnel::name(value))); }
+  void on(std::string_view name, DType value) override {
+    add(name, std::string(grapnel::name(value)));
+  }
   void on(std::string_view name, const Shape& value) override { add(name, text_of(value)); }
 
  private:
@@ -85,7 +87,8 @@ int64_t Graph::count(std::string_view op) const {
   return n;
 }
 
-Graph Graph::from_trace(const capture::Trace& trace, const std::vector<capture::ValueId>& inputs, const std::vector<capture::ValueId>& outputs) {
+Graph Graph::from_trace(const capture::Trace& trace, const std::vector<capture::ValueId>& inputs,
+                        const std::vector<capture::ValueId>& outputs) {
   Graph g;
   std::vector<Id> ids(trace.values.size(), kNone);
   auto add = [&](capture::ValueId v) {
@@ -105,16 +108,22 @@ Graph Graph::from_trace(const capture::Trace& trace, const std::vector<capture::
     if (v == kNone || ids[v] != kNone) return add(v);
     const capture::Value& from = trace.values[v];
     if (from.number) return add(v);
-    const Geometry geometry{Shape(trace.sizes_of(from)), Shape(trace.strides_of(from)), trace.offset_of(from)};
+    const Geometry geometry{Shape(trace.sizes_of(from)), Shape(trace.strides_of(from)),
+                            trace.offset_of(from)};
     if (!trace.slots[from.slot].outside) {
-      // Memory of this graph that no instruction returned: another view of what is there already, or memory still to be filled.
-      for (capture::ValueId other = trace.slots[from.slot].first; other != kNone; other = trace.values[other].next)
+      // Memory of this graph that no instruction returned: another view of what is there already,
+      // or memory still to be filled.
+      for (capture::ValueId other = trace.slots[from.slot].first; other != kNone;
+           other = trace.values[other].next)
         if (ids[other] != kNone) {
           Instruction alias;
           alias.op = &op_of<AsStrided>;
-          alias.attrs.resize((sizeof(StridedAttrs) + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
+          alias.attrs.resize((sizeof(StridedAttrs) + sizeof(std::max_align_t) - 1) /
+                             sizeof(std::max_align_t));
           const capture::Value& base = trace.values[other];
-          new (alias.attrs.data()) StridedAttrs{{Shape(trace.sizes_of(base)), Shape(trace.strides_of(base)), trace.offset_of(base)}, geometry};
+          new (alias.attrs.data()) StridedAttrs{
+              {Shape(trace.sizes_of(base)), Shape(trace.strides_of(base)), trace.offset_of(base)},
+              geometry};
           alias.inputs = {ids[other]};
           alias.outputs = {add(v)};
           g.instructions_.push_back(std::move(alias));
@@ -125,7 +134,9 @@ Graph Graph::from_trace(const capture::Trace& trace, const std::vector<capture::
       return fresh;
     }
     const Id id = add(v);
-    g.values_[id].constant = Tensor(TensorImpl::create(trace.slots[from.slot].held, from.dtype, geometry.sizes, geometry.strides, geometry.offset));
+    g.values_[id].constant =
+        Tensor(TensorImpl::create(trace.slots[from.slot].held, from.dtype, geometry.sizes,
+                                  geometry.strides, geometry.offset));
     return id;
   };
   for (const capture::Instruction& c : trace.calls) {
@@ -134,8 +145,10 @@ Graph Graph::from_trace(const capture::Trace& trace, const std::vector<capture::
     i.inplace = c.inplace;
     i.site = c.site;
     if (c.hook != kNone) i.hook = trace.hooks[c.hook];
-    const size_t blocks = (c.op->attrs_size + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t);
-    i.attrs.assign(trace.attrs.begin() + c.attrs, trace.attrs.begin() + c.attrs + static_cast<ptrdiff_t>(blocks));
+    const size_t blocks =
+        (c.op->attrs_size + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t);
+    i.attrs.assign(trace.attrs.begin() + c.attrs,
+                   trace.attrs.begin() + c.attrs + static_cast<ptrdiff_t>(blocks));
     for (const capture::ValueId v : trace.inputs_of(c)) i.inputs.push_back(lift(v));
     if (!c.inplace)
       for (const capture::ValueId v : trace.outputs_of(c)) i.outputs.push_back(add(v));
@@ -148,12 +161,18 @@ Graph Graph::from_trace(const capture::Trace& trace, const std::vector<capture::
 
 std::string Graph::str(bool sources) const {
   std::string text = "graph(";
-  for (size_t i = 0; i < inputs_.size(); ++i) text += grapnel::str(i ? ", " : "", name_of(inputs_[i]), ": ", type_text(values_[inputs_[i]]));
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    text += grapnel::str(i ? ", " : "", name_of(inputs_[i]), ": ", type_text(values_[inputs_[i]]));
   text += ") {\n";
   for (Id id = 0; id < values_.size(); ++id)
     if (values_[id].constant.defined() || values_[id].fresh)
-      text += grapnel::str("  ", name_of(id), values_[id].fresh ? " = empty : " : " = constant : ", type_text(values_[id]), "\n");
-  auto operand = [&](Id id) { return id == kNone ? std::string("none") : values_[id].number ? text_of(*values_[id].number) : name_of(id); };
+      text += grapnel::str("  ", name_of(id), values_[id].fresh ? " = empty : " : " = constant : ",
+                           type_text(values_[id]), "\n");
+  auto operand = [&](Id id) {
+    return id == kNone          ? std::string("none")
+           : values_[id].number ? text_of(*values_[id].number)
+                                : name_of(id);
+  };
   for (const Instruction& i : instructions_) {
     text += "  ";
     for (size_t k = 0; k < i.outputs.size(); ++k) text += (k ? ", " : "") + operand(i.outputs[k]);
@@ -178,17 +197,20 @@ std::ostream& operator<<(std::ostream& out, const Graph& graph) { return out << 
 
 std::string Graph::dot() const {
   std::string text =
-      "digraph grapnel {\n  rankdir=TB;\n  node [shape=box, style=rounded, fontname=\"sans-serif\"];\n";
+      "digraph grapnel {\n  rankdir=TB;\n  node [shape=box, style=rounded, "
+      "fontname=\"sans-serif\"];\n";
   std::string edges;  // after all nodes: one named inside a frame would be drawn inside it
   std::vector<std::string> makers(values_.size());
   for (Id id : inputs_) {
     makers[id] = "in_" + name_of(id);
-    text += grapnel::str("  ", makers[id], " [shape=ellipse, label=\"", name_of(id), ": ", type_text(values_[id]), "\"];\n");
+    text += grapnel::str("  ", makers[id], " [shape=ellipse, label=\"", name_of(id), ": ",
+                         type_text(values_[id]), "\"];\n");
   }
   for (Id id = 0; id < values_.size(); ++id)
     if (values_[id].constant.defined()) {
       makers[id] = "const_" + name_of(id);
-      text += grapnel::str("  ", makers[id], " [shape=ellipse, style=dashed, label=\"", name_of(id), ": ", type_text(values_[id]), "\"];\n");
+      text += grapnel::str("  ", makers[id], " [shape=ellipse, style=dashed, label=\"", name_of(id),
+                           ": ", type_text(values_[id]), "\"];\n");
     }
   for (size_t k = 0; k < instructions_.size(); ++k) {
     const Instruction& i = instructions_[k];
@@ -196,15 +218,17 @@ std::string Graph::dot() const {
     const bool special = i.op->effect || i.inplace;
     const std::string& before = k > 0 ? instructions_[k - 1].hook : std::string();
     if (!i.hook.empty() && i.hook != before)
-      text += grapnel::str("  subgraph cluster_hook", k, " {\n  label=\"", quoted(i.hook),
-                           "\"; style=\"rounded,filled\"; color=\"#3060a0\"; fillcolor=\"#eef4fb\";\n");
+      text +=
+          grapnel::str("  subgraph cluster_hook", k, " {\n  label=\"", quoted(i.hook),
+                       "\"; style=\"rounded,filled\"; color=\"#3060a0\"; fillcolor=\"#eef4fb\";\n");
     text += grapnel::str("  ", node, " [label=\"", i.op->name, i.inplace ? "_" : "", "\"",
                          special ? ", color=\"#b03030\", penwidth=2" : "", "];\n");
     if (!i.hook.empty() && (k + 1 == instructions_.size() || instructions_[k + 1].hook != i.hook))
       text += "  }\n";
     for (Id id : i.inputs)
       if (id != kNone && !makers[id].empty())
-        edges += grapnel::str("  ", makers[id], " -> ", node, " [label=\"", type_text(values_[id]), "\"];\n");
+        edges += grapnel::str("  ", makers[id], " -> ", node, " [label=\"", type_text(values_[id]),
+                              "\"];\n");
     for (Id id : i.outputs)
       if (id != kNone) makers[id] = node;
     if (i.inplace) makers[i.inputs[0]] = node;
@@ -212,7 +236,8 @@ std::string Graph::dot() const {
   text += edges;
   for (size_t k = 0; k < outputs_.size(); ++k) {
     text += grapnel::str("  out", k, " [shape=ellipse, label=\"result ", k, "\"];\n");
-    if (outputs_[k] != kNone && !makers[outputs_[k]].empty()) text += grapnel::str("  ", makers[outputs_[k]], " -> out", k, ";\n");
+    if (outputs_[k] != kNone && !makers[outputs_[k]].empty())
+      text += grapnel::str("  ", makers[outputs_[k]], " -> out", k, ";\n");
   }
   return text + "}\n";
 }
@@ -220,15 +245,19 @@ std::string Graph::dot() const {
 void Graph::verify() const {
   std::vector<bool> known(values_.size());
   auto define = [&](Id id) {
-    GRAPNEL_ASSERT(id < values_.size() && !known[id], "value ", id, " is assigned twice, in:\n", str());
+    GRAPNEL_ASSERT(id < values_.size() && !known[id], "value ", id, " is assigned twice, in:\n",
+                   str());
     known[id] = true;
   };
   for (Id id : inputs_) define(id);
   for (Id id = 0; id < values_.size(); ++id)
     if (values_[id].constant.defined() || values_[id].number || values_[id].fresh) define(id);
   for (const Instruction& i : instructions_) {
-    for (Id id : i.inputs) GRAPNEL_ASSERT(id == kNone || (id < values_.size() && known[id]), i.op->name, " uses a value before it is assigned, in:\n", str());
-    GRAPNEL_ASSERT(i.op->arity < 0 || static_cast<size_t>(i.op->arity) == i.inputs.size(), i.op->name, " has ", i.inputs.size(), " inputs");
+    for (Id id : i.inputs)
+      GRAPNEL_ASSERT(id == kNone || (id < values_.size() && known[id]), i.op->name,
+                     " uses a value before it is assigned, in:\n", str());
+    GRAPNEL_ASSERT(i.op->arity < 0 || static_cast<size_t>(i.op->arity) == i.inputs.size(),
+                   i.op->name, " has ", i.inputs.size(), " inputs");
     for (Id id : i.outputs)
       if (id != kNone) define(id);
     if (i.op->effect || i.inplace || i.op->random) continue;
@@ -239,27 +268,37 @@ void Graph::verify() const {
       headers.emplace_back();
       if (id == kNone) continue;
       const Value& v = values_[id];
-      headers.back() = v.number ? wrap_number(*v.number) : Tensor(TensorImpl::create(Storage::create_lazy(0), v.dtype, v.sizes, contiguous_strides(v.sizes)));
+      headers.back() = v.number ? wrap_number(*v.number)
+                                : Tensor(TensorImpl::create(Storage::create_lazy(0), v.dtype,
+                                                            v.sizes, contiguous_strides(v.sizes)));
     }
     for (const Tensor& t : headers) pointers.push_back(&t);
     if (i.op->family == Family::view || i.op->family == Family::call) continue;
     Specs specs;
     const char none = 0;
-    i.op->infer({pointers.data(), pointers.size()}, i.attrs.empty() ? static_cast<const void*>(&none) : i.attrs.data(), specs);
-    GRAPNEL_ASSERT(specs.size() == i.outputs.size(), i.op->name, " has ", i.outputs.size(), " results");
+    i.op->infer({pointers.data(), pointers.size()},
+                i.attrs.empty() ? static_cast<const void*>(&none) : i.attrs.data(), specs);
+    GRAPNEL_ASSERT(specs.size() == i.outputs.size(), i.op->name, " has ", i.outputs.size(),
+                   " results");
     for (size_t k = 0; k < specs.size(); ++k)
-      GRAPNEL_ASSERT(specs[k].sizes == values_[i.outputs[k]].sizes && specs[k].dtype == values_[i.outputs[k]].dtype, i.op->name, " gives ", specs[k].dtype,
-                     specs[k].sizes, ", not ", type_text(values_[i.outputs[k]]));
+      GRAPNEL_ASSERT(specs[k].sizes == values_[i.outputs[k]].sizes &&
+                         specs[k].dtype == values_[i.outputs[k]].dtype,
+                     i.op->name, " gives ", specs[k].dtype, specs[k].sizes, ", not ",
+                     type_text(values_[i.outputs[k]]));
   }
-  for (Id id : outputs_) GRAPNEL_ASSERT(id == kNone || known[id], "a result is never assigned, in:\n", str());
+  for (Id id : outputs_)
+    GRAPNEL_ASSERT(id == kNone || known[id], "a result is never assigned, in:\n", str());
 }
 
 std::vector<Tensor> Graph::run(const std::vector<Tensor>& inputs) const {
-  check(inputs.size() == inputs_.size(), "Graph::run: got ", inputs.size(), " inputs, expected ", inputs_.size(), ".");
+  check(inputs.size() == inputs_.size(), "Graph::run: got ", inputs.size(), " inputs, expected ",
+        inputs_.size(), ".");
   std::vector<Tensor> have(values_.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    check(inputs[i].dtype() == values_[inputs_[i]].dtype && inputs[i].dim() == values_[inputs_[i]].sizes.size(), "Graph::run: input ", i, " is ",
-          inputs[i].dtype(), inputs[i].shape(), ", expected ", type_text(values_[inputs_[i]]), ".");
+    check(inputs[i].dtype() == values_[inputs_[i]].dtype &&
+              inputs[i].dim() == values_[inputs_[i]].sizes.size(),
+          "Graph::run: input ", i, " is ", inputs[i].dtype(), inputs[i].shape(), ", expected ",
+          type_text(values_[inputs_[i]]), ".");
     have[inputs_[i]] = inputs[i];
   }
   for (Id id = 0; id < values_.size(); ++id) {
@@ -276,7 +315,8 @@ std::vector<Tensor> Graph::run(const std::vector<Tensor>& inputs) const {
       apply_inplace(*i.op, pointers, attrs);
     } else if (i.op->effect) {
       std::vector<Tensor> out;
-      for (Id id : i.outputs) out.push_back(id == kNone ? Tensor() : empty(values_[id].sizes, values_[id].dtype));
+      for (Id id : i.outputs)
+        out.push_back(id == kNone ? Tensor() : empty(values_[id].sizes, values_[id].dtype));
       i.op->run(*i.op, pointers, attrs, out);
       for (size_t k = 0; k < out.size(); ++k)
         if (i.outputs[k] != kNone) have[i.outputs[k]] = out[k];

@@ -6,10 +6,11 @@
 ///       return d
 ///     }
 ///
-/// Every name is assigned once and stands for a tensor. What may be done to a graph: instructions whose results nobody uses may be dropped,
-/// equal ones merged and independent ones reordered. What may not: an instruction that writes one of its operands (its name ends in
-/// an underscore), draws random numbers or invokes a function stays, and keeps its order with everything that touches the same memory; views
-/// share memory with what they are views of.
+/// Every name is assigned once and stands for a tensor. What may be done to a graph: instructions
+/// whose results nobody uses may be dropped, equal ones merged and independent ones reordered. What
+/// may not: an instruction that writes one of its operands (its name ends in an underscore), draws
+/// random numbers or invokes a function stays, and keeps its order with everything that touches the
+/// same memory; views share memory with what they are views of.
 #pragma once
 
 #include <optional>
@@ -37,18 +38,23 @@ class Graph {
     std::vector<Id> inputs, outputs;  ///< kNone: absent
     bool inplace = false;
     const void* site = nullptr;
-    std::string hook;  ///< "tensor hook 'clip' registered at train.cpp:12" if it was recorded inside one
+    /// "tensor hook 'clip' registered at train.cpp:12" if it was recorded inside one.
+    std::string hook;
   };
 
-  /// The text above. Lines recorded inside a hook end in its name; with `sources`, every line ends in where it was recorded.
+  /// The text above. Lines recorded inside a hook end in its name; with `sources`, every line ends
+  /// in where it was recorded.
   std::string str(bool sources = false) const;
-  /// The graph that `str` printed. Constants come back as zeros. Throws on anything it does not understand, with the line.
+  /// The graph that `str` printed. Constants come back as zeros. Throws on anything it does not
+  /// understand, with the line.
   static Graph parse(std::string_view text);
   /// A picture in the DOT language, with a frame around what each hook does; `dot -Tsvg` draws it.
   std::string dot() const;
-  /// Throws InternalError unless every name is assigned once and before its use, and shapes and types follow from the ops.
+  /// Throws InternalError unless every name is assigned once and before its use, and shapes and
+  /// types follow from the ops.
   void verify() const;
-  /// Computes the outputs for other inputs of the same types. Ops run one by one and are differentiable like any others.
+  /// Computes the outputs for other inputs of the same types. Ops run one by one and are
+  /// differentiable like any others.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs) const;
 
   const std::vector<Value>& values() const { return values_; }
@@ -60,7 +66,8 @@ class Graph {
   std::string name_of(Id id) const;
 
   /// The graph of a closed trace whose arguments and results are the given values.
-  static Graph from_trace(const capture::Trace& trace, const std::vector<capture::ValueId>& inputs, const std::vector<capture::ValueId>& outputs);
+  static Graph from_trace(const capture::Trace& trace, const std::vector<capture::ValueId>& inputs,
+                          const std::vector<capture::ValueId>& outputs);
 
  private:
   friend class GraphParser;

@@ -33,7 +33,9 @@ class GraphParser {
   }
 
  private:
-  [[noreturn]] void wrong(const std::string& what) const { fail("Graph::parse: line ", line_, ": ", what, "."); }
+  [[noreturn]] void wrong(const std::string& what) const {
+    fail("Graph::parse: line ", line_, ": ", what, ".");
+  }
 
   void skip() {
     while (!rest_.empty()) {
@@ -55,7 +57,9 @@ class GraphParser {
   std::string word() {
     skip();
     size_t n = 0;
-    while (n < rest_.size() && (std::isalnum(static_cast<unsigned char>(rest_[n])) || rest_[n] == '_')) ++n;
+    while (n < rest_.size() &&
+           (std::isalnum(static_cast<unsigned char>(rest_[n])) || rest_[n] == '_'))
+      ++n;
     if (n == 0) wrong(str("expected a name before \"", rest_.substr(0, 20), "\""));
     std::string result(rest_.substr(0, n));
     rest_.remove_prefix(n);
@@ -65,7 +69,8 @@ class GraphParser {
     skip();
     int64_t value = 0;
     const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
-    if (error != std::errc()) wrong(str("expected a whole number before \"", rest_.substr(0, 20), "\""));
+    if (error != std::errc())
+      wrong(str("expected a whole number before \"", rest_.substr(0, 20), "\""));
     rest_.remove_prefix(static_cast<size_t>(end - rest_.data()));
     return value;
   }
@@ -114,17 +119,22 @@ class GraphParser {
   }
   bool at_number() {
     skip();
-    return !rest_.empty() && (std::isdigit(static_cast<unsigned char>(rest_[0])) || rest_[0] == '-' || rest_.starts_with("inf") || rest_.starts_with("nan"));
+    return !rest_.empty() &&
+           (std::isdigit(static_cast<unsigned char>(rest_[0])) || rest_[0] == '-' ||
+            rest_.starts_with("inf") || rest_.starts_with("nan"));
   }
   Scalar plain_number() {
     skip();
     size_t n = 1;
-    while (n < rest_.size() && (std::isalnum(static_cast<unsigned char>(rest_[n])) || rest_[n] == '.' || rest_[n] == '+' || rest_[n] == '-')) ++n;
+    while (n < rest_.size() && (std::isalnum(static_cast<unsigned char>(rest_[n])) ||
+                                rest_[n] == '.' || rest_[n] == '+' || rest_[n] == '-'))
+      ++n;
     const std::string text(rest_.substr(0, n));
     rest_.remove_prefix(n);
     if (text.find_first_of(".eni") == std::string::npos) {
       int64_t value = 0;
-      if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc()) wrong(str("\"", text, "\" is no number"));
+      if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc())
+        wrong(str("\"", text, "\" is no number"));
       return value;
     }
     char* end = nullptr;
@@ -136,14 +146,23 @@ class GraphParser {
   /// One text per attribute, by name; handed to the op's own list of attributes.
   class Attrs final : public AttrReader {
    public:
-    Attrs(GraphParser& parser, std::map<std::string, std::string_view> texts) : parser_(parser), texts_(std::move(texts)) {}
+    Attrs(GraphParser& parser, std::map<std::string, std::string_view> texts)
+        : parser_(parser), texts_(std::move(texts)) {}
     void on(std::string_view name, bool& value) override {
       with(name, [&] { value = parser_.accept("true") || (parser_.expect("false"), false); });
     }
-    void on(std::string_view name, int64_t& value) override { with(name, [&] { value = parser_.integer(); }); }
-    void on(std::string_view name, double& value) override { with(name, [&] { value = parser_.plain_number().to_double(); }); }
-    void on(std::string_view name, DType& value) override { with(name, [&] { value = parser_.dtype(); }); }
-    void on(std::string_view name, Shape& value) override { with(name, [&] { value = parser_.list(); }); }
+    void on(std::string_view name, int64_t& value) override {
+      with(name, [&] { value = parser_.integer(); });
+    }
+    void on(std::string_view name, double& value) override {
+      with(name, [&] { value = parser_.plain_number().to_double(); });
+    }
+    void on(std::string_view name, DType& value) override {
+      with(name, [&] { value = parser_.dtype(); });
+    }
+    void on(std::string_view name, Shape& value) override {
+      with(name, [&] { value = parser_.list(); });
+    }
 
    private:
     template <class Read>

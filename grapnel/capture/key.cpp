@@ -6,7 +6,8 @@ namespace grapnel::capture::key {
 
 namespace {
 
-/// Attributes that say how much or where, not what: they are arguments of an executable, not part of it.
+/// Attributes that say how much or where, not what: they are arguments of an executable, not part
+/// of it.
 bool is_lifted(std::string_view name) {
   static constexpr std::string_view lifted[] = {
       "sizes", "size",  "offset",     "seed",         "low",         "high",    "start",
@@ -22,7 +23,9 @@ class AttrWords final : public AttrVisitor {
     if (!is_lifted(name)) wide(static_cast<uint64_t>(value));
   }
   void on(std::string_view, double) override {}  // scalars are lifted
-  void on(std::string_view, DType value) override { words_.push_back(static_cast<uint32_t>(value)); }
+  void on(std::string_view, DType value) override {
+    words_.push_back(static_cast<uint32_t>(value));
+  }
   void on(std::string_view name, const Shape& value) override {
     words_.push_back(static_cast<uint32_t>(value.size()));
     if (is_lifted(name)) return;

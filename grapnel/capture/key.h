@@ -7,7 +7,8 @@
 
 namespace grapnel::capture::key {
 
-// The first byte of every entry tells the kinds apart, so that no two sequences of entries give the same words.
+// The first byte of every entry tells the kinds apart, so that no two sequences of entries give the
+// same words.
 enum Tag : uint32_t { kNumber = 1, kValue = 2, kCall = 3, kInplace = 4 };
 
 inline uint32_t type_word(Tag tag, const Value& v) {
@@ -36,7 +37,8 @@ void attrs(Trace& trace, const Instruction& call);
   const uint32_t operands = c.inputs, all = operands + c.outputs;
   const ValueId* const ids = trace.ids.data() + c.operands;
   uint32_t* const words = trace.key.extend(3 + all);
-  words[0] = (c.inplace ? kInplace : kCall) | operands << 8 | static_cast<uint32_t>(c.outputs) << 20;
+  words[0] =
+      (c.inplace ? kInplace : kCall) | operands << 8 | static_cast<uint32_t>(c.outputs) << 20;
   words[1] = static_cast<uint32_t>(address);
   words[2] = static_cast<uint32_t>(address >> 32);
   for (uint32_t i = 0; i < all; ++i) words[3 + i] = ids[i];

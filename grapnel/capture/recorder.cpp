@@ -46,7 +46,9 @@ void call(const Op& op, Inputs inputs, const void* attrs, Outputs& out) {
 void append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out, bool inplace) {
   current->append(op, inputs, attrs, out, inplace);
 }
-Tensor pending_empty(const Shape& sizes, DType dtype) { return current->pending_empty(sizes, dtype); }
+Tensor pending_empty(const Shape& sizes, DType dtype) {
+  return current->pending_empty(sizes, dtype);
+}
 void flush(const char* what) {
   if (active()) current->flush_for(what);
 }
@@ -64,7 +66,8 @@ namespace {
 /// Longer traces are run in pieces.
 constexpr size_t kLongestTrace = 20000;
 
-/// Traces that were run leave their memory to the next one, so that recording allocates nothing in the steady state.
+/// Traces that were run leave their memory to the next one, so that recording allocates nothing in
+/// the steady state.
 constinit thread_local Trace* spare = nullptr;
 constexpr size_t kLargestSpare = 1 << 16;  // calls
 
@@ -113,7 +116,10 @@ class Lost final : public PendingOwner {
 }  // namespace
 
 Recorder::Recorder(Sink& sink)
-    : sink_(sink), keys_sizes_(sink.keys_sizes()), names_hooks_(sink.names_hooks()), trace_(take_spare()) {
+    : sink_(sink),
+      keys_sizes_(sink.keys_sizes()),
+      names_hooks_(sink.names_hooks()),
+      trace_(take_spare()) {
   forget();
 }
 Recorder::~Recorder() {
@@ -122,12 +128,14 @@ Recorder::~Recorder() {
 }
 
 RecordScope::~RecordScope() {
-  recorder_.give_up(std::uncaught_exceptions() > 0 ? "the function that was recording it threw an exception."
-                                                   : "the recording it belongs to was not run.");
+  recorder_.give_up(std::uncaught_exceptions() > 0
+                        ? "the function that was recording it threw an exception."
+                        : "the recording it belongs to was not run.");
   current = outer_;
 }
 
-// --- slots and values -----------------------------------------------------------------------------------------------
+// --- slots and values
+// -----------------------------------------------------------------------------------------------
 
 SlotId Recorder::lift(const StoragePtr& storage) {
   const auto id = static_cast<SlotId>(trace_.slots.size());
@@ -148,38 +156,43 @@ inline SlotId Recorder::slot_of(const TensorImpl& impl) {
   const StoragePtr& storage = impl.storage;
   if (storage->pending() == this) return storage->pending_slot();
   if (storage->pending()) [[unlikely]] {
-    // Of a recording further out on this thread, or of one that failed: the owner computes it or says why not.
+    // Of a recording further out on this thread, or of one that failed: the owner computes it or
+    // says why not.
     storage->pending()->materialize(*storage);
   }
   const SlotId known = outside_.find(storage.get(), trace_.slots);
   return known != kNone ? known : lift(storage);
 }
 
-[[gnu::always_inline]] inline ValueId Recorder::add_value(const TensorImpl& impl, SlotId slot, bool linear) {
+[[gnu::always_inline]] inline ValueId Recorder::add_value(const TensorImpl& impl, SlotId slot,
+                                                          bool linear) {
   const int rank = impl.sizes.size();
-  const auto at = static_cast<uint32_t>(trace_.dims.size()), id = static_cast<ValueId>(trace_.values.size());
+  const auto at = static_cast<uint32_t>(trace_.dims.size()),
+             id = static_cast<ValueId>(trace_.values.size());
   int64_t* const dims = trace_.dims.extend(2 * static_cast<size_t>(rank) + 1);
   for (int i = 0; i < rank; ++i) {
     dims[i] = impl.sizes[i];
     dims[rank + i] = impl.strides[i];
   }
   dims[2 * rank] = impl.offset;
-  const Value& v = *new (trace_.values.extend(1)) Value{.slot = slot,
-                                                        .next = std::exchange(trace_.slots[slot].first, id),
-                                                        .dims = at,
-                                                        .dtype = impl.dtype,
-                                                        .rank = static_cast<uint8_t>(rank),
-                                                        .wrapped = impl.wrapped_number,
-                                                        .linear = linear};
+  const Value& v =
+      *new (trace_.values.extend(1)) Value{.slot = slot,
+                                           .next = std::exchange(trace_.slots[slot].first, id),
+                                           .dims = at,
+                                           .dtype = impl.dtype,
+                                           .rank = static_cast<uint8_t>(rank),
+                                           .wrapped = impl.wrapped_number,
+                                           .linear = linear};
   key::value(trace_, v, keys_sizes_);
   return id;
 }
 
 ValueId Recorder::new_value(const TensorImpl& impl, SlotId slot) {
-  return add_value(impl, slot,
-                   impl.offset == 0 &&
-                       static_cast<size_t>(impl.numel) * element_size(impl.dtype) == impl.storage->bytes() &&
-                       impl.is_contiguous());
+  return add_value(
+      impl, slot,
+      impl.offset == 0 &&
+          static_cast<size_t>(impl.numel) * element_size(impl.dtype) == impl.storage->bytes() &&
+          impl.is_contiguous());
 }
 
 ValueId Recorder::number(const TensorImpl& impl, const LiftedNumber* lifted) {
@@ -193,11 +206,12 @@ ValueId Recorder::number(const TensorImpl& impl, const LiftedNumber* lifted) {
   } else {
     std::memcpy(&bits, impl.data(), element_size(impl.dtype));
   }
-  const Value& v = *new (trace_.values.extend(1)) Value{.slot = static_cast<uint32_t>(trace_.numbers.size()),
-                                                        .dims = static_cast<uint32_t>(trace_.dims.size()),
-                                                        .dtype = impl.dtype,
-                                                        .number = true,
-                                                        .wrapped = true};
+  const Value& v =
+      *new (trace_.values.extend(1)) Value{.slot = static_cast<uint32_t>(trace_.numbers.size()),
+                                           .dims = static_cast<uint32_t>(trace_.dims.size()),
+                                           .dtype = impl.dtype,
+                                           .number = true,
+                                           .wrapped = true};
   trace_.dims.push_back(0);
   trace_.numbers.push_back(bits);
   key::number(trace_, v);
@@ -257,14 +271,15 @@ Tensor Recorder::pending_empty(const Shape& sizes, DType dtype) {
   return t;
 }
 
-// --- calls ------------------------------------------------------------------------------------------------------------
+// --- calls
+// ------------------------------------------------------------------------------------------------------------
 
 [[gnu::always_inline]] inline uint32_t Recorder::write_attrs(const Op& op, const void* attrs) {
   const auto at = static_cast<uint32_t>(trace_.attrs.size());
   if (op.attrs_size > 0)
-    std::memcpy(
-        trace_.attrs.extend((op.attrs_size + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t)), attrs,
-        op.attrs_size);
+    std::memcpy(trace_.attrs.extend((op.attrs_size + sizeof(std::max_align_t) - 1) /
+                                    sizeof(std::max_align_t)),
+                attrs, op.attrs_size);
   return at;
 }
 
@@ -275,7 +290,8 @@ void Recorder::mark_written(const Tensor& t, SlotId slot) {
   s.held = t.impl().storage;  // not a copy of borrowed memory: the write is for its owner
   Storage& storage = *t.impl().storage;
   versions_.emplace_back(t.impl().storage, storage.version());
-  // The slot holds the storage, so hiding its data takes nothing away that the trace could not give back.
+  // The slot holds the storage, so hiding its data takes nothing away that the trace could not give
+  // back.
   storage.set_pending(this, slot);
 }
 
@@ -290,14 +306,14 @@ void Recorder::name_hook(Instruction& call) {
 [[gnu::always_inline]] inline void Recorder::add_call(const Op& op, size_t inputs, size_t outputs,
                                                       const void* attrs, bool inplace) {
   const uint32_t kept_attrs = write_attrs(op, attrs);
-  Instruction& call = *new (trace_.calls.extend(1))
-                          Instruction{.op = &op,
-                                      .site = base::current_call_site(),
-                                      .operands = static_cast<uint32_t>(trace_.ids.size() - inputs - outputs),
-                                      .attrs = kept_attrs,
-                                      .inputs = static_cast<uint16_t>(inputs),
-                                      .outputs = static_cast<uint16_t>(outputs),
-                                      .inplace = inplace};
+  Instruction& call = *new (trace_.calls.extend(1)) Instruction{
+      .op = &op,
+      .site = base::current_call_site(),
+      .operands = static_cast<uint32_t>(trace_.ids.size() - inputs - outputs),
+      .attrs = kept_attrs,
+      .inputs = static_cast<uint16_t>(inputs),
+      .outputs = static_cast<uint16_t>(outputs),
+      .inplace = inplace};
   if (names_hooks_) [[unlikely]]
     name_hook(call);
   key::call(trace_, call);
@@ -328,7 +344,8 @@ void Recorder::call(const Op& op, Inputs inputs, const void* attrs, Outputs& out
   add_call(op, inputs.size(), specs.size(), attrs, /*inplace=*/false);
 }
 
-void Recorder::append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out, bool inplace) {
+void Recorder::append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out,
+                      bool inplace) {
   if (trace_.calls.size() >= kLongestTrace) [[unlikely]]
     flush();
   // Lifting a value does not append ids, so the place stays.
@@ -350,22 +367,26 @@ void Recorder::append(const Op& op, Inputs inputs, const void* attrs, std::span<
       else id = value_of(t);
     } else {
       id = value_of(t);
-      // A view that changes nothing at these sizes may at others, and the key is the same for all of them.
+      // A view that changes nothing at these sizes may at others, and the key is the same for all
+      // of them.
       if (id == ids[0]) id = new_value(t.impl(), trace_.values[id].slot);
     }
   }
   add_call(op, inputs.size(), out.size(), attrs, inplace);
 }
 
-// --- the end of a trace -------------------------------------------------------------------------------------------------
+// --- the end of a trace
+// -------------------------------------------------------------------------------------------------
 
-void Recorder::released(Storage& storage) noexcept { trace_.slots[storage.pending_slot()].storage = nullptr; }
+void Recorder::released(Storage& storage) noexcept {
+  trace_.slots[storage.pending_slot()].storage = nullptr;
+}
 
 void Recorder::materialize(Storage& storage) {
-  check(
-      current == this,
-      "this tensor is pending: it is being recorded on another thread, or by a recording that is set aside.\n"
-      "Read it after the compiled function has returned.");
+  check(current == this,
+        "this tensor is pending: it is being recorded on another thread, or by a recording that is "
+        "set aside.\n"
+        "Read it after the compiled function has returned.");
   Slot& slot = trace_.slots[storage.pending_slot()];
   if (!slot.outside && slot.first == kNone) {
     // Memory that no call has seen: it is the caller's to fill, and nothing has to run for that.
@@ -393,8 +414,8 @@ void Recorder::close() {
 
 void Recorder::forget() {
   trace_.clear();
-  trace_.attrs.push_back(
-      {});  // what ops without attributes are given, so that a reference to them refers to something
+  trace_.attrs.push_back({});  // what ops without attributes are given, so that a reference to them
+                               // refers to something
   opaque_pending_ = false;
   outside_.clear();
   blobs_.clear();

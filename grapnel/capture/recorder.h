@@ -1,14 +1,16 @@
 /// Recorder: defers the ops of one thread until their values are needed.
 ///
-/// Open one with RecordScope; every op on this thread then appends to its trace. A flush closes the trace and hands it to the sink,
-/// which runs it. A scope that is left by an exception gives the trace up instead: what was recorded since the last flush never
-/// happened (versions, generators and whatever registered an undo are restored), and tensors that escaped say so when read.
+/// Open one with RecordScope; every op on this thread then appends to its trace. A flush closes the
+/// trace and hands it to the sink, which runs it. A scope that is left by an exception gives the
+/// trace up instead: what was recorded since the last flush never happened (versions, generators
+/// and whatever registered an undo are restored), and tensors that escaped say so when read.
 ///
 /// Note [Keys]
-/// Two traces with equal keys can share one executable, whatever their sizes, scalars and tensors. The key is a list of words, written
-/// while recording: ops, static attributes, which value goes where, which values share a slot, types, ranks, and for every operand of
-/// an elementwise op whether it has the full shape of the result. Relations between sizes follow from these facts, never from numbers that
-/// happen to be equal. The recorder of the flush adds what is still alive.
+/// Two traces with equal keys can share one executable, whatever their sizes, scalars and tensors.
+/// The key is a list of words, written while recording: ops, static attributes, which value goes
+/// where, which values share a slot, types, ranks, and for every operand of an elementwise op
+/// whether it has the full shape of the result. Relations between sizes follow from these facts,
+/// never from numbers that happen to be equal. The recorder of the flush adds what is still alive.
 #pragma once
 
 #include <string>
@@ -110,8 +112,8 @@ class Recorder final : public PendingOwner {
   std::vector<StoragePtr> blobs_;  ///< borrowed memory of which the trace has a copy
   bool opaque_pending_ = false;    ///< a call of user code waits to be run
   std::vector<std::function<void()>> undo_, on_failure_;
-  std::vector<std::pair<StoragePtr, uint32_t>>
-      versions_;  ///< of storages from outside, before the first recorded write
+  /// Of storages from outside, before the first recorded write.
+  std::vector<std::pair<StoragePtr, uint32_t>> versions_;
 };
 
 /// Opens a recorder on this thread; an open one is set aside until the scope ends.

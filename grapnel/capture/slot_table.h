@@ -1,7 +1,7 @@
 /// Finds the slot of a storage that a trace took from outside.
 ///
-/// Open addressing over slot numbers; the storages to compare with stand in the slots themselves, so an entry is four bytes and forgetting
-/// all of them is one pass over a short list.
+/// Open addressing over slot numbers; the storages to compare with stand in the slots themselves,
+/// so an entry is four bytes and forgetting all of them is one pass over a short list.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,8 @@ class SlotTable {
 
  private:
   size_t place(const Storage* storage) const {
-    return (reinterpret_cast<uintptr_t>(storage) >> 4) * 0x9E3779B97F4A7C15 >> 32 & (places_.size() - 1);
+    return (reinterpret_cast<uintptr_t>(storage) >> 4) * 0x9E3779B97F4A7C15 >> 32 &
+           (places_.size() - 1);
   }
   void insert(SlotId slot, const std::vector<Slot>& slots) {
     size_t at = place(slots[slot].storage);
@@ -43,8 +44,8 @@ class SlotTable {
     places_[at] = slot;
   }
   void grow(const std::vector<Slot>& slots) {
-    const std::vector<SlotId> old =
-        std::exchange(places_, std::vector<SlotId>(std::max<size_t>(32, 2 * places_.size()), kNone));
+    const std::vector<SlotId> old = std::exchange(
+        places_, std::vector<SlotId>(std::max<size_t>(32, 2 * places_.size()), kNone));
     for (const SlotId slot : old)
       if (slot != kNone) insert(slot, slots);
   }

@@ -1,11 +1,13 @@
 /// Trace: what a recorder has seen and not run yet.
 ///
-/// A trace is a list of calls in program order. A call reads and writes *values*; a value is a tensor as the calls saw it: a
-/// geometry over a *slot*. A slot is one storage: one from outside, or one that only this trace fills. So aliasing is exact (two values
-/// over one slot share memory), views cost nothing, and an in-place call is simply a call that writes a slot again.
+/// A trace is a list of calls in program order. A call reads and writes *values*; a value is a
+/// tensor as the calls saw it: a geometry over a *slot*. A slot is one storage: one from outside,
+/// or one that only this trace fills. So aliasing is exact (two values over one slot share memory),
+/// views cost nothing, and an in-place call is simply a call that writes a slot again.
 ///
-/// The trace holds storages from outside, but no handle to what it computes itself: a slot forgets its storage when the last
-/// tensor over it dies, and what is still alive at the end is exactly what has to be stored.
+/// The trace holds storages from outside, but no handle to what it computes itself: a slot forgets
+/// its storage when the last tensor over it dies, and what is still alive at the end is exactly
+/// what has to be stored.
 #pragma once
 
 #include <cstring>
@@ -39,7 +41,8 @@ struct Value {
   uint32_t dims = 0;  ///< where sizes, strides and offset stand in Trace::dims
   DType dtype = DType::Float32;
   uint8_t rank = 0;
-  bool number = false;   ///< a plain number, lifted: its 8 bytes stand in Trace::numbers at position `slot`
+  /// A plain number, lifted: its 8 bytes stand in Trace::numbers at position `slot`.
+  bool number = false;
   bool wrapped = false;  ///< counts as a number in type promotion
   bool linear = false;   ///< contiguous and over the whole slot: element i is element i of memory
 };
@@ -68,12 +71,13 @@ struct Trace {
   base::RawVector<uint64_t> numbers;
   base::RawVector<std::max_align_t> attrs;
   std::vector<std::shared_ptr<const void>> kept;  ///< what opaque calls need
-  std::vector<std::pair<ValueId, uint32_t>>
-      lifted_numbers;         ///< numbers of declared hooks and their places there
-  bool walked = false;        ///< part of it comes from a backward pass; known only with the names of hooks
+  /// Numbers of declared hooks and their places there.
+  std::vector<std::pair<ValueId, uint32_t>> lifted_numbers;
+  /// Part of it comes from a backward pass; known only with the names of hooks.
+  bool walked = false;
   int64_t skipped_hooks = 0;  ///< declared hooks that did not have to be called
-  std::vector<std::string>
-      hooks;  ///< what Instruction::hook refers to; names are kept only for those who ask
+  /// What Instruction::hook refers to; names are kept only for those who ask.
+  std::vector<std::string> hooks;
   Words key;  ///< see Note [Keys] in capture/recorder.h
 
   std::span<const ValueId> inputs_of(const Instruction& c) const {

@@ -55,17 +55,17 @@ void verify(const BlockProgram& program) {
   for (size_t i = 0; i < steps.size(); ++i) {
     const BlockProgram::Step& step = steps[i];
     const bool is_op = step.kind == BlockProgram::Step::Kind::op;
-    GRAPNEL_ASSERT(!is_op || (step.op >= 0 && step.op < op_count()), "there is no pointwise op number ",
-                   step.op);
+    GRAPNEL_ASSERT(!is_op || (step.op >= 0 && step.op < op_count()),
+                   "there is no pointwise op number ", step.op);
     GRAPNEL_ASSERT(step.arity == (is_op ? op_arity(step.op) : 1), "step ", i, " has ", step.arity,
                    " operands, in:\n", program.str());
-    GRAPNEL_ASSERT(!is_op || op_exists(step.op, step.compute), op_name(step.op), " does not exist for ",
-                   name_of(step.compute));
+    GRAPNEL_ASSERT(!is_op || op_exists(step.op, step.compute), op_name(step.op),
+                   " does not exist for ", name_of(step.compute));
     for (int k = 0; k < step.arity; ++k) {
       defined_before(step.operands[k], first + static_cast<int32_t>(i));
       const Compute wanted = is_op ? step.compute : step.from;
-      GRAPNEL_ASSERT(program.type_of(step.operands[k]) == wanted, "operand ", k, " of step ", i, " is not ",
-                     name_of(wanted), ", in:\n", program.str());
+      GRAPNEL_ASSERT(program.type_of(step.operands[k]) == wanted, "operand ", k, " of step ", i,
+                     " is not ", name_of(wanted), ", in:\n", program.str());
     }
   }
   for (int32_t out : outputs) defined_before(out, first + static_cast<int32_t>(steps.size()));

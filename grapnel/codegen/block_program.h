@@ -1,9 +1,11 @@
-/// BlockProgram: straight-line pointwise arithmetic on blocks of values, the unit that becomes one kernel.
+/// BlockProgram: straight-line pointwise arithmetic on blocks of values, the unit that becomes one
+/// kernel.
 ///
-/// A block is a contiguous run of values of one compute type (f32, f64, i64). Whoever runs a program brings its inputs into
-/// that form (strided, broadcast and narrow operands are staged in the first-level cache) and takes its outputs from it, so a
-/// program knows no shapes, strides or stored types and serves every size. Two implementations give the same bits:
-/// `interpret` calls the eager kernels step by step, `Jit` turns the whole program into machine code.
+/// A block is a contiguous run of values of one compute type (f32, f64, i64). Whoever runs a
+/// program brings its inputs into that form (strided, broadcast and narrow operands are staged in
+/// the first-level cache) and takes its outputs from it, so a program knows no shapes, strides or
+/// stored types and serves every size. Two implementations give the same bits: `interpret` calls
+/// the eager kernels step by step, `Jit` turns the whole program into machine code.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +22,14 @@ inline constexpr int64_t kLanes = 64;
 inline constexpr uintptr_t kStreamAlignment = 64;
 
 struct BlockProgram {
-  /// One instruction. Its result is register `inputs.size() + scalars.size() + its position in steps`.
+  /// One instruction. Its result is register `inputs.size() + scalars.size() + its position in
+  /// steps`.
   struct Step {
     enum class Kind : uint8_t {
-      op,  ///< pointwise op number `op` of PointwiseOps; all operands and the result are of type `compute`
-      convert,  ///< operand 0, of type `from`, as it would be after a store to `via` and a load as `compute`
+      op,  ///< pointwise op number `op` of PointwiseOps; all operands and the result are of type
+           ///< `compute`
+      convert,  ///< operand 0, of type `from`, as it would be after a store to `via` and a load as
+                ///< `compute`
     };
     Kind kind = Kind::op;
     Compute compute = Compute::F32;
@@ -39,26 +44,30 @@ struct BlockProgram {
   std::vector<Compute> inputs;   ///< registers 0 ... : one block each
   std::vector<Compute> scalars;  ///< the registers that follow: one value for all lanes
   std::vector<Step> steps;
-  std::vector<int32_t> outputs;  ///< registers that are stored, one block each; any register, also an input
-  /// Outputs go past the caches, for results that are too large to find there again. They are then aligned to kStreamAlignment and lie over no
-  /// input. The values are the same.
+  /// Registers that are stored, one block each; any register, also an input.
+  std::vector<int32_t> outputs;
+  /// Outputs go past the caches, for results that are too large to find there again. They are then
+  /// aligned to kStreamAlignment and lie over no input. The values are the same.
   bool streams = false;
 
   Compute type_of(int32_t reg) const;
-  /// A text that is equal for equal programs and names ops by name, so that it holds across builds. Keys of kernels on disk.
+  /// A text that is equal for equal programs and names ops by name, so that it holds across builds.
+  /// Keys of kernels on disk.
   std::string str() const;
   friend bool operator==(const BlockProgram&, const BlockProgram&) = default;
 };
 
-/// Machine code of a program. `in`, `out`: one pointer per input and output, to n values each, aligned to their type; an output may be the very
-/// block of an input of the same type, but they never overlap otherwise. `scalars`: 8 bytes per scalar, the value in its first bytes.
+/// Machine code of a program. `in`, `out`: one pointer per input and output, to n values each,
+/// aligned to their type; an output may be the very block of an input of the same type, but they
+/// never overlap otherwise. `scalars`: 8 bytes per scalar, the value in its first bytes.
 using BlockFn = void (*)(const void* const* in, void* const* out, const void* scalars, int64_t n);
 
-/// Throws InternalError unless every register is written before it is read and has the type its reader expects.
+/// Throws InternalError unless every register is written before it is read and has the type its
+/// reader expects.
 void verify(const BlockProgram& program);
 
 /// Runs the program with the eager kernels, any n.
-void interpret(const BlockProgram& program, const void* const* in, void* const* out, const void* scalars,
-               int64_t n);
+void interpret(const BlockProgram& program, const void* const* in, void* const* out,
+               const void* scalars, int64_t n);
 
 }  // namespace grapnel::codegen

@@ -102,7 +102,8 @@ bool read_checked(const File& file, std::string_view key, std::string& object) {
          stored == key && header.checksum == checksum(stored, object);
 }
 
-/// Removes what was used least recently, until three quarters of the limit are left, and drafts that nobody finished.
+/// Removes what was used least recently, until three quarters of the limit are left, and drafts
+/// that nobody finished.
 void prune(const std::string& folder) {
   struct Item {
     std::filesystem::path path;
@@ -126,7 +127,8 @@ void prune(const std::string& folder) {
     }
   }
   if (total <= cache_limit.load()) return;
-  std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.used < b.used; });
+  std::sort(items.begin(), items.end(),
+            [](const Item& a, const Item& b) { return a.used < b.used; });
   for (const Item& item : items) {
     if (total <= cache_limit.load() / 4 * 3) return;
     if (std::filesystem::remove(item.path, problem)) total -= item.size;
@@ -140,14 +142,17 @@ void set_cache_limit_for_testing(uint64_t bytes) { cache_limit.store(bytes); }
 std::string cache_folder() {
   auto variable = [](const char* name) { return std::getenv(name); };
   if (const char* own = variable("GRAPNEL_CACHE_DIR")) return own;
-  if (const char* xdg = variable("XDG_CACHE_HOME"); xdg && *xdg == '/') return std::string(xdg) + "/grapnel";
-  if (const char* home = variable("HOME"); home && *home == '/') return std::string(home) + "/.cache/grapnel";
+  if (const char* xdg = variable("XDG_CACHE_HOME"); xdg && *xdg == '/')
+    return std::string(xdg) + "/grapnel";
+  if (const char* home = variable("HOME"); home && *home == '/')
+    return std::string(home) + "/.cache/grapnel";
   return {};
 }
 
 std::string entry_path(const std::string& folder, std::string_view key) {
   char name[64];
-  std::snprintf(name, sizeof name, "/%016llx%s", static_cast<unsigned long long>(hash(key)), kExtension);
+  std::snprintf(name, sizeof name, "/%016llx%s", static_cast<unsigned long long>(hash(key)),
+                kExtension);
   return folder + name;
 }
 

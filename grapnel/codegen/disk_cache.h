@@ -15,10 +15,12 @@ struct Entry {
   Found found = Found::no;
   std::string object;
 };
-/// The object stored under `key`. Rejected: there is a file, but it is damaged, or not ours to trust.
+/// The object stored under `key`. Rejected: there is a file, but it is damaged, or not ours to
+/// trust.
 Entry read_entry(const std::string& folder, std::string_view key);
 
-/// Stores an object, replacing what was there; whether that worked. Readers see the old file or the new one, never a part.
+/// Stores an object, replacing what was there; whether that worked. Readers see the old file or the
+/// new one, never a part.
 bool write_entry(const std::string& folder, std::string_view key, std::string_view object);
 
 /// The folder is kept below a quarter of a gigabyte, roughly; this much instead.

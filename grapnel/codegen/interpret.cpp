@@ -69,7 +69,8 @@ class Interpreter {
       const char* value = static_cast<const char*>(scalars) + (r - blocks_) * 8;
       load(type(r), dtype_of(type(r)))(value, 0, at[r], std::min(kPiece, n));
     }
-    for (int64_t begin = 0; begin < n; begin += kPiece) run_piece(at, begin, std::min(kPiece, n - begin));
+    for (int64_t begin = 0; begin < n; begin += kPiece)
+      run_piece(at, begin, std::min(kPiece, n - begin));
   }
 
  private:
@@ -81,23 +82,26 @@ class Interpreter {
     for (int32_t reg : p_.outputs) last_use_[static_cast<size_t>(reg)] = kAtTheEnd;
   }
 
-  /// A register lives in a slot, or, if nothing later reads an input that lies there, in the output block it is meant for.
+  /// A register lives in a slot, or, if nothing later reads an input that lies there, in the output
+  /// block it is meant for.
   void assign_places() {
     slot_ = Ints(registers_, -1);
     direct_ = Ints(registers_, -1);
-    // An output that is an input is copied last; if outputs lie over inputs it must be saved before they are written.
+    // An output that is an input is copied last; if outputs lie over inputs it must be saved before
+    // they are written.
     for (size_t r = 0; r < blocks_; ++r)
       if (last_use_[r] == kAtTheEnd && is_output(in_[r])) slot_[r] = slots_.take();
     for (size_t r = blocks_; r < first_; ++r) slot_[r] = slots_.take();
     for (size_t i = 0; i < p_.steps.size(); ++i) {
       const size_t reg = first_ + i;
-      // Operands that end here may share their slot with the result: kernels read a value before they write its place.
+      // Operands that end here may share their slot with the result: kernels read a value before
+      // they write its place.
       for (int k = 0; k < p_.steps[i].arity; ++k) {
         const size_t operand = static_cast<size_t>(p_.steps[i].operands[k]);
-        const bool again =
-            std::count(p_.steps[i].operands, p_.steps[i].operands + k, static_cast<int32_t>(operand)) > 0;
-        if (operand >= first_ && last_use_[operand] == static_cast<int32_t>(i) && slot_[operand] >= 0 &&
-            !again)
+        const bool again = std::count(p_.steps[i].operands, p_.steps[i].operands + k,
+                                      static_cast<int32_t>(operand)) > 0;
+        if (operand >= first_ && last_use_[operand] == static_cast<int32_t>(i) &&
+            slot_[operand] >= 0 && !again)
           slots_.give_back(slot_[operand]);
       }
       direct_[reg] = direct_output(reg, static_cast<int32_t>(i));
@@ -123,10 +127,12 @@ class Interpreter {
 
   void run_piece(SmallVector<char*, 64>& at, int64_t begin, int64_t n) {
     auto block = [&](const void* start, size_t reg) {
-      return static_cast<char*>(const_cast<void*>(start)) + static_cast<size_t>(begin) * width(type(reg));
+      return static_cast<char*>(const_cast<void*>(start)) +
+             static_cast<size_t>(begin) * width(type(reg));
     };
     for (size_t r = 0; r < blocks_; ++r) {
-      if (slot_[r] >= 0) std::memcpy(at[r], block(in_[r], r), static_cast<size_t>(n) * width(type(r)));
+      if (slot_[r] >= 0)
+        std::memcpy(at[r], block(in_[r], r), static_cast<size_t>(n) * width(type(r)));
       else at[r] = block(in_[r], r);
     }
     for (size_t i = 0; i < p_.steps.size(); ++i) {
@@ -141,7 +147,8 @@ class Interpreter {
     }
   }
 
-  void run_step(const BlockProgram::Step& step, const SmallVector<char*, 64>& at, char* to, int64_t n) const {
+  void run_step(const BlockProgram::Step& step, const SmallVector<char*, 64>& at, char* to,
+                int64_t n) const {
     if (step.kind == BlockProgram::Step::Kind::convert) {
       store(step.from, step.via)(at[static_cast<size_t>(step.operands[0])], narrow_, 1, n);
       load(step.compute, step.via)(narrow_, 1, to, n);
@@ -172,8 +179,8 @@ class Interpreter {
 
 }  // namespace
 
-void interpret(const BlockProgram& program, const void* const* in, void* const* out, const void* scalars,
-               int64_t n) {
+void interpret(const BlockProgram& program, const void* const* in, void* const* out,
+               const void* scalars, int64_t n) {
   if (n > 0) Interpreter(program, in, out).run(scalars, n);
 }
 

@@ -26,7 +26,8 @@ std::atomic<JitFault> injected{JitFault::none};
 bool fails(JitFault fault) { return injected.load(std::memory_order_relaxed) == fault; }
 
 double ms_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+      .count();
 }
 
 Sink into(std::string& text) {
@@ -37,8 +38,8 @@ Sink into(std::string& text) {
 
 ProgramView view(const BlockProgram& p) {
   auto count = [](const auto& list) { return static_cast<int32_t>(list.size()); };
-  return {p.inputs.data(), p.scalars.data(), p.steps.data(), p.outputs.data(),
-          count(p.inputs), count(p.scalars), count(p.steps), count(p.outputs), p.streams};
+  return {p.inputs.data(),  p.scalars.data(), p.steps.data(),   p.outputs.data(), count(p.inputs),
+          count(p.scalars), count(p.steps),   count(p.outputs), p.streams};
 }
 
 struct Key {
@@ -107,8 +108,9 @@ class KernelMaker {
       problem = e.what();
     }
     if (!ok) {
-      kernel.error_ = str("No machine code for a fused group of ", kernel.program_.steps.size(),
-                          " steps; it runs interpreted, with the same results, more slowly.\n", problem);
+      kernel.error_ =
+          str("No machine code for a fused group of ", kernel.program_.steps.size(),
+              " steps; it runs interpreted, with the same results, more slowly.\n", problem);
       count([](JitStats& s) { ++s.failed; });
     }
     kernel.finish(ok ? Kernel::State::ready : Kernel::State::failed);
@@ -140,8 +142,8 @@ class KernelMaker {
   }
 
   static std::string disk_key(const Kernel& kernel, const LlvmApi& api) {
-    return str("grapnel kernel, format ", kFormat, ", LLVM ", api.llvm_version, ", module ", api.identity,
-               ", ", base::name_of(kernel.isa_), "\n", kernel.program_.str());
+    return str("grapnel kernel, format ", kFormat, ", LLVM ", api.llvm_version, ", module ",
+               api.identity, ", ", base::name_of(kernel.isa_), "\n", kernel.program_.str());
   }
 
   static bool from_disk(Kernel& kernel, const LlvmApi& api, const std::string& folder,
@@ -155,16 +157,20 @@ class KernelMaker {
     return ok;
   }
 
-  static bool link(Kernel& kernel, const LlvmApi& api, const std::string& object, std::string& problem) {
+  static bool link(Kernel& kernel, const LlvmApi& api, const std::string& object,
+                   std::string& problem) {
     const auto begin = std::chrono::steady_clock::now();
     BlockFn fn = nullptr;
-    if (fails(JitFault::link) || !api.link(object.data(), object.size(), kernels::table(kernel.isa_), &fn,
-                                           &kernel.code_, into(problem))) {
+    if (fails(JitFault::link) ||
+        !api.link(object.data(), object.size(), kernels::table(kernel.isa_), &fn, &kernel.code_,
+                  into(problem))) {
       if (problem.empty()) problem = "Linking failed on request of a test.";
       return false;
     }
     const double ms = ms_since(begin);
-    count([&](JitStats& s) { s.link_ms += ms, s.object_bytes += static_cast<int64_t>(object.size()); });
+    count([&](JitStats& s) {
+      s.link_ms += ms, s.object_bytes += static_cast<int64_t>(object.size());
+    });
     kernel.fn_.store(fn, std::memory_order_release);
     return true;
   }
@@ -212,8 +218,9 @@ void start_worker_if_needed() {
   j.has_worker = true;
 }
 
-// No thread is half through a kernel when the process forks. The child has no worker; what was waiting is still in its queue, and a
-// new worker starts as soon as somebody waits or asks for another kernel.
+// No thread is half through a kernel when the process forks. The child has no worker; what was
+// waiting is still in its queue, and a new worker starts as soon as somebody waits or asks for
+// another kernel.
 void before_fork() {
   jit().making.lock();
   jit().mutex.lock();
@@ -224,7 +231,8 @@ void after_fork_in_parent() {
 }
 void after_fork_in_child() {
   Jit& j = jit();
-  // What these refer to does not exist here: the worker, those that wait, and the thread that holds the locks, by its number.
+  // What these refer to does not exist here: the worker, those that wait, and the thread that holds
+  // the locks, by its number.
   new (&j.worker) std::thread;
   new (&j.changed) std::condition_variable;
   new (&j.mutex) std::mutex;

@@ -1,12 +1,13 @@
 /// Machine code for block programs: made once per program, kept in memory and on disk.
 ///
-/// `kernel_for` is all a caller needs. LLVM lives in a module, libgrapnel_llvm.so, that is loaded when the first program is
-/// compiled. Whatever goes wrong (no module, a full disk, a fault inside LLVM), the kernel still runs, interpreted and with the same
-/// bits, and says why in `error()`.
+/// `kernel_for` is all a caller needs. LLVM lives in a module, libgrapnel_llvm.so, that is loaded
+/// when the first program is compiled. Whatever goes wrong (no module, a full disk, a fault inside
+/// LLVM), the kernel still runs, interpreted and with the same bits, and says why in `error()`.
 ///
-/// On disk: $GRAPNEL_CACHE_DIR, or grapnel/ in the XDG cache; an empty GRAPNEL_CACHE_DIR keeps nothing. Entries are named by a hash of
-/// the program's text, the instruction set and the identity of the module, are checked before they are believed, and appear atomically, so
-/// any number of processes may share the folder.
+/// On disk: $GRAPNEL_CACHE_DIR, or grapnel/ in the XDG cache; an empty GRAPNEL_CACHE_DIR keeps
+/// nothing. Entries are named by a hash of the program's text, the instruction set and the identity
+/// of the module, are checked before they are believed, and appear atomically, so any number of
+/// processes may share the folder.
 #pragma once
 
 #include <atomic>
@@ -57,7 +58,8 @@ enum class Compile {
   in_background,  ///< it returns at once, and a thread of its own makes the code
 };
 
-/// The kernel of a program; equal programs share one. Throws only if the program itself is ill-formed.
+/// The kernel of a program; equal programs share one. Throws only if the program itself is
+/// ill-formed.
 std::shared_ptr<const Kernel> kernel_for(const BlockProgram& program, Compile when = Compile::now);
 
 struct JitStats {
@@ -73,9 +75,11 @@ struct JitStats {
 };
 JitStats jit_stats();
 
-// --- for tests --------------------------------------------------------------------------------------------------------
+// --- for tests
+// --------------------------------------------------------------------------------------------------------
 
-/// Forgets all kernels (those in use live on) and sets the statistics to zero. What is on disk stays.
+/// Forgets all kernels (those in use live on) and sets the statistics to zero. What is on disk
+/// stays.
 void reset_jit_for_testing();
 
 /// A step that fails until told otherwise.

@@ -10,13 +10,14 @@ namespace {
 using Lane64 = std::array<uint64_t, kLanes>;
 
 /// The values behind the last whole block, staged in blocks of their own.
-void run_rest(const BlockProgram& p, BlockFn fn, const void* const* in, void* const* out, const void* scalars,
-              int64_t begin, int64_t n) {
+void run_rest(const BlockProgram& p, BlockFn fn, const void* const* in, void* const* out,
+              const void* scalars, int64_t begin, int64_t n) {
   auto width = [](Compute c) { return element_size(dtype_of(c)); };
   auto at = [&](const void* block, Compute c) {
     return static_cast<char*>(const_cast<void*>(block)) + static_cast<size_t>(begin) * width(c);
   };
-  const size_t ins = p.inputs.size(), outs = p.outputs.size(), rest = static_cast<size_t>(n - begin);
+  const size_t ins = p.inputs.size(), outs = p.outputs.size(),
+               rest = static_cast<size_t>(n - begin);
   SmallVector<Lane64, 8> blocks(ins + outs);
   SmallVector<const void*, 8> from(ins);
   SmallVector<void*, 8> to(outs);

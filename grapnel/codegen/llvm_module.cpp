@@ -17,7 +17,8 @@ bool fits(void* symbol) {
 }
 
 LlvmModule load() {
-  const base::LoadedModule module = base::load_module(kFileName, "GRAPNEL_LLVM_LIBRARY", kLlvmApiSymbol, &fits);
+  const base::LoadedModule module =
+      base::load_module(kFileName, "GRAPNEL_LLVM_LIBRARY", kLlvmApiSymbol, &fits);
   if (module.symbol) return {api_of(module.symbol), ""};
   return {nullptr, str("LLVM's module ", kFileName, " could not be loaded:\n", module.problem,
                        "Put the file beside libgrapnel, or set GRAPNEL_LLVM_LIBRARY to its path.")};

@@ -18,28 +18,33 @@ inline Reduce reduce(int64_t reduction) {
   return static_cast<Reduce>(reduction);
 }
 
-// --- losses, with the reduction as a number --------------------------------------------------------------------------------
+// --- losses, with the reduction as a number
+// --------------------------------------------------------------------------------
 inline Tensor mse_loss(const Tensor& x, const Tensor& target, int64_t reduction) {
   return grapnel::mse_loss(x, target, reduce(reduction));
 }
 inline Tensor l1_loss(const Tensor& x, const Tensor& target, int64_t reduction) {
   return grapnel::l1_loss(x, target, reduce(reduction));
 }
-inline Tensor nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight, int64_t reduction,
-                       int64_t ignore_index = -100) {
+inline Tensor nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight,
+                       int64_t reduction, int64_t ignore_index = -100) {
   return grapnel::nll_loss(x, target, weight, reduce(reduction), ignore_index);
 }
 inline Tensor cross_entropy_loss(const Tensor& x, const Tensor& target, const Tensor& weight = {},
                                  int64_t reduction = Reduction::Mean, int64_t ignore_index = -100,
                                  double label_smoothing = 0) {
-  return grapnel::cross_entropy(x, target, weight, reduce(reduction), ignore_index, label_smoothing);
+  return grapnel::cross_entropy(x, target, weight, reduce(reduction), ignore_index,
+                                label_smoothing);
 }
-inline Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight,
-                                               const Tensor& pos_weight, int64_t reduction) {
-  return grapnel::binary_cross_entropy_with_logits(x, target, weight, pos_weight, reduce(reduction));
+inline Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
+                                               const Tensor& weight, const Tensor& pos_weight,
+                                               int64_t reduction) {
+  return grapnel::binary_cross_entropy_with_logits(x, target, weight, pos_weight,
+                                                   reduce(reduction));
 }
 
-// --- methods that LibTorch also has as functions -----------------------------------------------------------------------------
+// --- methods that LibTorch also has as functions
+// -----------------------------------------------------------------------------
 inline Tensor t(const Tensor& x) { return x.t(); }
 inline Tensor detach(const Tensor& x) { return x.detach(); }
 inline Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
@@ -49,7 +54,9 @@ inline Tensor select(const Tensor& x, int64_t dim, int64_t index) { return x.sel
 inline Tensor movedim(const Tensor& x, int64_t source, int64_t destination) {
   return x.movedim(source, destination);
 }
-inline Tensor unflatten(const Tensor& x, int64_t dim, IntArrayRef sizes) { return x.unflatten(dim, sizes); }
+inline Tensor unflatten(const Tensor& x, int64_t dim, IntArrayRef sizes) {
+  return x.unflatten(dim, sizes);
+}
 inline Tensor roll(const Tensor& x, int64_t shift, int64_t dim) { return x.roll(shift, dim); }
 inline Tensor clamp_min(const Tensor& x, const Scalar& min) { return x.clamp_min(min); }
 inline Tensor clamp_max(const Tensor& x, const Scalar& max) { return x.clamp_max(max); }
@@ -59,7 +66,8 @@ inline Tensor argsort(const Tensor& x, int64_t dim = -1, bool descending = false
 inline bool is_floating_point(const Tensor& x) { return x.is_floating_point(); }
 inline int64_t numel(const Tensor& x) { return x.numel(); }
 
-// --- other spellings ---------------------------------------------------------------------------------------------------------
+// --- other spellings
+// ---------------------------------------------------------------------------------------------------------
 inline Tensor concat(TensorList tensors, int64_t dim = 0) { return grapnel::cat(tensors, dim); }
 inline Tensor concat(std::initializer_list<Tensor> tensors, int64_t dim = 0) {
   return grapnel::cat(tensors, dim);

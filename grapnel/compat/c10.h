@@ -30,11 +30,13 @@ using std::nullopt_t;
 using std::optional;
 using std::string_view;
 
-/// For programs that choose a device by torch::cuda::is_available(), which is false; using it all the same is an error.
+/// For programs that choose a device by torch::cuda::is_available(), which is false; using it all
+/// the same is an error.
 struct NoCuda {
   operator DeviceType() const {
     grapnel::fail(
-        "kCUDA: Grapnel computes on the CPU only.\nChoose the device by torch::cuda::is_available(), or use "
+        "kCUDA: Grapnel computes on the CPU only.\nChoose the device by "
+        "torch::cuda::is_available(), or use "
         "kCPU.");
   }
 };
@@ -45,7 +47,8 @@ using intrusive_ptr = grapnel::IntrusivePtr<T>;
 
 /// A borrowed list. Sizes are an IntArrayRef, which takes braces, too.
 template <class T>
-using ArrayRef = std::conditional_t<std::is_same_v<T, int64_t>, grapnel::IntArrayRef, std::span<const T>>;
+using ArrayRef =
+    std::conditional_t<std::is_same_v<T, int64_t>, grapnel::IntArrayRef, std::span<const T>>;
 
 /// The guard; Grapnel calls it InferenceGuard.
 class InferenceMode : public grapnel::InferenceGuard {
@@ -72,7 +75,8 @@ template <class... Parts>
     if (!(condition)) [[unlikely]]                                            \
       ::grapnel::compat::check_failed(#condition __VA_OPT__(, ) __VA_ARGS__); \
   } while (false)
-#define TORCH_CHECK_WITH(ErrorType, condition, ...) TORCH_CHECK(condition __VA_OPT__(, ) __VA_ARGS__)
+#define TORCH_CHECK_WITH(ErrorType, condition, ...) \
+  TORCH_CHECK(condition __VA_OPT__(, ) __VA_ARGS__)
 #define TORCH_INTERNAL_ASSERT(condition, ...) GRAPNEL_ASSERT(condition __VA_OPT__(, ) __VA_ARGS__)
 #define TORCH_WARN(...) ::grapnel::base::warn(::grapnel::str(__VA_ARGS__))
 #define AT_ASSERT(condition, ...) TORCH_CHECK(condition __VA_OPT__(, ) __VA_ARGS__)

@@ -25,7 +25,8 @@ using namespace grapnel::nn;
 
 namespace functional {
 
-// --- activations ----------------------------------------------------------------------------------------------------------------
+// --- activations
+// ----------------------------------------------------------------------------------------------------------------
 using ReLUFuncOptions = ReLUOptions;
 inline Tensor relu(Tensor input, const ReLUFuncOptions& options = {}) {
   return options.inplace() ? input.relu_() : input.relu();
@@ -84,7 +85,8 @@ inline Tensor dropout(Tensor input, const DropoutFuncOptions& options = {}) {
   return options.inplace() ? input.copy_(out) : out;
 }
 
-// --- losses -----------------------------------------------------------------------------------------------------------------------
+// --- losses
+// -----------------------------------------------------------------------------------------------------------------------
 using MSELossFuncOptions = MSELossOptions;
 using L1LossFuncOptions = L1LossOptions;
 using NLLLossFuncOptions = NLLLossOptions;
@@ -95,33 +97,40 @@ using SmoothL1LossFuncOptions = SmoothL1LossOptions;
 using HuberLossFuncOptions = HuberLossOptions;
 using KLDivFuncOptions = KLDivLossOptions;
 
-inline Tensor mse_loss(const Tensor& input, const Tensor& target, const MSELossFuncOptions& options = {}) {
+inline Tensor mse_loss(const Tensor& input, const Tensor& target,
+                       const MSELossFuncOptions& options = {}) {
   return grapnel::mse_loss(input, target, options.reduction());
 }
-inline Tensor l1_loss(const Tensor& input, const Tensor& target, const L1LossFuncOptions& options = {}) {
+inline Tensor l1_loss(const Tensor& input, const Tensor& target,
+                      const L1LossFuncOptions& options = {}) {
   return grapnel::l1_loss(input, target, options.reduction());
 }
-inline Tensor nll_loss(const Tensor& input, const Tensor& target, const NLLLossFuncOptions& options = {}) {
-  return grapnel::nll_loss(input, target, options.weight(), options.reduction(), options.ignore_index());
+inline Tensor nll_loss(const Tensor& input, const Tensor& target,
+                       const NLLLossFuncOptions& options = {}) {
+  return grapnel::nll_loss(input, target, options.weight(), options.reduction(),
+                           options.ignore_index());
 }
 inline Tensor cross_entropy(const Tensor& input, const Tensor& target,
                             const CrossEntropyFuncOptions& options = {}) {
-  return grapnel::cross_entropy(input, target, options.weight(), options.reduction(), options.ignore_index(),
-                                options.label_smoothing());
+  return grapnel::cross_entropy(input, target, options.weight(), options.reduction(),
+                                options.ignore_index(), options.label_smoothing());
 }
-inline Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
-                                               const BinaryCrossEntropyWithLogitsFuncOptions& options = {}) {
-  return grapnel::binary_cross_entropy_with_logits(input, target, options.weight(), options.pos_weight(),
-                                                   options.reduction());
+inline Tensor binary_cross_entropy_with_logits(
+    const Tensor& input, const Tensor& target,
+    const BinaryCrossEntropyWithLogitsFuncOptions& options = {}) {
+  return grapnel::binary_cross_entropy_with_logits(input, target, options.weight(),
+                                                   options.pos_weight(), options.reduction());
 }
 inline Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
                                    const BinaryCrossEntropyFuncOptions& options = {}) {
-  return grapnel::nn::functional::binary_cross_entropy(input, target, options.weight(), options.reduction());
+  return grapnel::nn::functional::binary_cross_entropy(input, target, options.weight(),
+                                                       options.reduction());
 }
 
 inline Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
                              const SmoothL1LossFuncOptions& options = {}) {
-  return grapnel::nn::functional::smooth_l1_loss(input, target, options.reduction(), options.beta());
+  return grapnel::nn::functional::smooth_l1_loss(input, target, options.reduction(),
+                                                 options.beta());
 }
 inline Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
                              const SmoothL1LossFuncOptions& options, double beta) {
@@ -131,11 +140,13 @@ inline Tensor huber_loss(const Tensor& input, const Tensor& target,
                          const HuberLossFuncOptions& options = {}) {
   return grapnel::nn::functional::huber_loss(input, target, options.reduction(), options.delta());
 }
-inline Tensor kl_div(const Tensor& input, const Tensor& target, const KLDivFuncOptions& options = {}) {
+inline Tensor kl_div(const Tensor& input, const Tensor& target,
+                     const KLDivFuncOptions& options = {}) {
   return grapnel::nn::functional::kl_div(input, target, options.reduction(), options.log_target());
 }
 
-// --- layers -------------------------------------------------------------------------------------------------------------------------
+// --- layers
+// -------------------------------------------------------------------------------------------------------------------------
 inline Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {}) {
   return grapnel::linear(input, weight, bias);
 }
@@ -164,11 +175,13 @@ struct ConvFuncOptions {
 };
 using Conv1dFuncOptions = ConvFuncOptions;
 using Conv2dFuncOptions = ConvFuncOptions;
-inline Tensor conv1d(const Tensor& input, const Tensor& weight, const Conv1dFuncOptions& options = {}) {
+inline Tensor conv1d(const Tensor& input, const Tensor& weight,
+                     const Conv1dFuncOptions& options = {}) {
   return grapnel::conv1d(input, weight, options.bias(), options.stride(), options.padding(),
                          options.dilation(), options.groups());
 }
-inline Tensor conv2d(const Tensor& input, const Tensor& weight, const Conv2dFuncOptions& options = {}) {
+inline Tensor conv2d(const Tensor& input, const Tensor& weight,
+                     const Conv2dFuncOptions& options = {}) {
   return grapnel::conv2d(input, weight, options.bias(), options.stride(), options.padding(),
                          options.dilation(), options.groups());
 }
@@ -194,12 +207,14 @@ struct EmbeddingFuncOptions {
   GRAPNEL_ARG(std::optional<double>, max_norm);
   GRAPNEL_ARG(double, norm_type) = 2;
 };
-inline Tensor embedding(const Tensor& input, const Tensor& weight, const EmbeddingFuncOptions& options = {}) {
+inline Tensor embedding(const Tensor& input, const Tensor& weight,
+                        const EmbeddingFuncOptions& options = {}) {
   if (options.max_norm())
-    grapnel::nn::functional::embedding_renorm_(weight, input, *options.max_norm(), options.norm_type());
+    grapnel::nn::functional::embedding_renorm_(weight, input, *options.max_norm(),
+                                               options.norm_type());
   const int64_t padding = options.padding_idx().value_or(-1);
-  return grapnel::embedding(weight, input,
-                            options.padding_idx() && padding < 0 ? padding + weight.size(0) : padding);
+  return grapnel::embedding(
+      weight, input, options.padding_idx() && padding < 0 ? padding + weight.size(0) : padding);
 }
 
 struct LayerNormFuncOptions {
@@ -223,8 +238,8 @@ struct GroupNormFuncOptions {
   GRAPNEL_ARG(double, eps) = 1e-5;
 };
 inline Tensor group_norm(const Tensor& input, const GroupNormFuncOptions& options) {
-  return grapnel::nn::functional::group_norm(input, options.num_groups(), options.weight(), options.bias(),
-                                             options.eps());
+  return grapnel::nn::functional::group_norm(input, options.num_groups(), options.weight(),
+                                             options.bias(), options.eps());
 }
 struct BatchNormFuncOptions {
   GRAPNEL_ARG(Tensor, weight);
@@ -244,7 +259,8 @@ struct NormalizeFuncOptions {
   GRAPNEL_ARG(double, eps) = 1e-12;
 };
 inline Tensor normalize(const Tensor& input, const NormalizeFuncOptions& options = {}) {
-  return input / input.norm(options.p(), {options.dim()}, /*keepdim=*/true).clamp_min(options.eps());
+  return input /
+         input.norm(options.p(), {options.dim()}, /*keepdim=*/true).clamp_min(options.eps());
 }
 
 }  // namespace functional

@@ -1,7 +1,8 @@
 /// What `at` and `torch` have in common: one list of Grapnel's names, declared in both.
 ///
-/// Names are declared one by one and not through a using-directive: a program that says `using namespace torch;` must find
-/// torch::nn and not grapnel::nn beside it. Pointwise functions follow from tensor/op_list.h.
+/// Names are declared one by one and not through a using-directive: a program that says `using
+/// namespace torch;` must find torch::nn and not grapnel::nn beside it. Pointwise functions follow
+/// from tensor/op_list.h.
 #pragma once
 
 #include "grapnel/grapnel.h"

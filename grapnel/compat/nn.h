@@ -40,9 +40,10 @@ using grapnel::nn::utils::clip_grad_value_;
 using grapnel::nn::utils::parameters_to_vector;
 using grapnel::nn::utils::vector_to_parameters;
 
-/// Returns the norm as a number, so it looks at it; grapnel::nn::utils::clip_grad_norm_ does not, and compiles.
-inline double clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type = 2.0,
-                              bool error_if_nonfinite = false) {
+/// Returns the norm as a number, so it looks at it; grapnel::nn::utils::clip_grad_norm_ does not,
+/// and compiles.
+inline double clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm,
+                              double norm_type = 2.0, bool error_if_nonfinite = false) {
   return grapnel::nn::utils::clip_grad_norm_(parameters, max_norm, {norm_type, error_if_nonfinite})
       .template item<double>();
 }

@@ -1,4 +1,5 @@
-/// Namespace torch::optim: Grapnel's optimisers, and LibTorch's learning-rate schedules on top of them.
+/// Namespace torch::optim: Grapnel's optimisers, and LibTorch's learning-rate schedules on top of
+/// them.
 #pragma once
 
 #include <vector>
@@ -7,7 +8,8 @@
 
 namespace torch::optim {
 
-// One by one: LibTorch's schedulers below have names that Grapnel's have, too, and count differently.
+// One by one: LibTorch's schedulers below have names that Grapnel's have, too, and count
+// differently.
 using grapnel::optim::Adagrad;
 using grapnel::optim::AdagradOptions;
 using grapnel::optim::AdagradParamState;
@@ -58,7 +60,8 @@ class LRScheduler {
   Optimizer& optimizer_;
 };
 
-/// Multiplies the rates by gamma whenever step_size calls of step() lie behind; so the first time in call step_size + 1.
+/// Multiplies the rates by gamma whenever step_size calls of step() lie behind; so the first time
+/// in call step_size + 1.
 class StepLR : public LRScheduler {
  public:
   StepLR(Optimizer& optimizer, unsigned step_size, double gamma = 0.1)
@@ -83,21 +86,23 @@ class ReduceLROnPlateauScheduler {
   enum SchedulerMode { min, max };
   enum ThresholdMode { rel, abs };
   ReduceLROnPlateauScheduler(Optimizer& optimizer, SchedulerMode mode = min, float factor = 0.1F,
-                             int patience = 10, double threshold = 1e-4, ThresholdMode threshold_mode = rel,
-                             int cooldown = 0, const std::vector<float>& min_lr = {}, double eps = 1e-8,
+                             int patience = 10, double threshold = 1e-4,
+                             ThresholdMode threshold_mode = rel, int cooldown = 0,
+                             const std::vector<float>& min_lr = {}, double eps = 1e-8,
                              bool /*verbose*/ = false)
-      : schedule_(optimizer, {.mode = static_cast<grapnel::optim::PlateauMode>(mode),
-                              .factor = factor,
-                              .patience = patience,
-                              .threshold = threshold,
-                              .threshold_mode = static_cast<grapnel::optim::ThresholdMode>(threshold_mode),
-                              .cooldown = cooldown,
-                              .min_lr = min_lr.empty() ? 0.0 : min_lr[0],
-                              .eps = eps}) {
+      : schedule_(optimizer,
+                  {.mode = static_cast<grapnel::optim::PlateauMode>(mode),
+                   .factor = factor,
+                   .patience = patience,
+                   .threshold = threshold,
+                   .threshold_mode = static_cast<grapnel::optim::ThresholdMode>(threshold_mode),
+                   .cooldown = cooldown,
+                   .min_lr = min_lr.empty() ? 0.0 : min_lr[0],
+                   .eps = eps}) {
     for (const float rate : min_lr)
       grapnel::check(rate == min_lr[0],
-                     "ReduceLROnPlateauScheduler: the smallest rate is one for all groups, got ", min_lr[0],
-                     " and ", rate, ".");
+                     "ReduceLROnPlateauScheduler: the smallest rate is one for all groups, got ",
+                     min_lr[0], " and ", rate, ".");
   }
   void step(float metric) { schedule_.step(metric); }
 

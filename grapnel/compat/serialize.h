@@ -1,7 +1,8 @@
 /// torch::save and torch::load, for modules, tensors, lists of tensors and optimisers.
 ///
-/// Files are safetensors, whatever they are called: LibTorch does not read them, and its own (zip and pickle) are refused here with an
-/// error. Python moves weights between the two: docs/porting-from-libtorch.md shows how.
+/// Files are safetensors, whatever they are called: LibTorch does not read them, and its own (zip
+/// and pickle) are refused here with an error. Python moves weights between the two:
+/// docs/porting-from-libtorch.md shows how.
 #pragma once
 
 #include <concepts>
@@ -44,7 +45,8 @@ inline void save(const std::vector<grapnel::Tensor>& tensors, const std::filesys
 /// Appends what the file holds.
 inline void load(std::vector<grapnel::Tensor>& tensors, const std::filesystem::path& path) {
   const grapnel::io::Archive in = grapnel::io::Archive::load(path);
-  for (size_t i = 0; in.has(std::to_string(i)); ++i) tensors.push_back(in.tensor(std::to_string(i)));
+  for (size_t i = 0; in.has(std::to_string(i)); ++i)
+    tensors.push_back(in.tensor(std::to_string(i)));
 }
 
 /// To a device, which can only be the CPU.

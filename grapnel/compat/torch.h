@@ -1,11 +1,12 @@
-/// LibTorch's names for Grapnel: a program written for LibTorch compiles with this include in the place of <torch/torch.h>.
+/// LibTorch's names for Grapnel: a program written for LibTorch compiles with this include in the
+/// place of <torch/torch.h>.
 ///
 ///   #include <grapnel/compat/torch.h>
 ///   auto x = torch::ones({2, 2}, torch::requires_grad());
 ///   (x * x).sum().backward();
 ///
-/// Nearly every name is Grapnel's own under another roof; what differs in shape is adapted here and nowhere else.
-/// docs/porting-from-libtorch.md lists what is offered, what differs and why.
+/// Nearly every name is Grapnel's own under another roof; what differs in shape is adapted here and
+/// nowhere else. docs/porting-from-libtorch.md lists what is offered, what differs and why.
 #pragma once
 
 #include "grapnel/compat/at.h"
@@ -27,8 +28,8 @@ using c10::InferenceMode;
 using c10::kCUDA;
 using c10::nullopt;
 using c10::optional;
-inline constexpr ScalarType kU8 = kUInt8, kI32 = kInt32, kI64 = kInt64, kF16 = kFloat16, kF32 = kFloat32,
-                            kF64 = kFloat64;
+inline constexpr ScalarType kU8 = kUInt8, kI32 = kInt32, kI64 = kInt64, kF16 = kFloat16,
+                            kF32 = kFloat32, kF64 = kFloat64;
 
 namespace cuda {
 /// Grapnel computes on the CPU.

@@ -22,11 +22,13 @@ void fail_if_asked(Stage stage) {
   if (pass_options().fails == stage) fail("a test asked for a failure.");
 }
 
-/// Kernels are made on a thread of their own while the first runs interpret; somebody who wants an error instead has to wait for it.
+/// Kernels are made on a thread of their own while the first runs interpret; somebody who wants an
+/// error instead has to wait for it.
 std::shared_ptr<const codegen::Kernel> make_kernel(const codegen::BlockProgram& program,
                                                    OnFailure on_failure) {
   const bool wait = on_failure == OnFailure::error || !pass_options().background_kernels;
-  auto kernel = codegen::kernel_for(program, wait ? codegen::Compile::now : codegen::Compile::in_background);
+  auto kernel =
+      codegen::kernel_for(program, wait ? codegen::Compile::now : codegen::Compile::in_background);
   if (on_failure == OnFailure::error && kernel->state() == codegen::Kernel::State::failed)
     fail(kernel->error());
   return kernel;
@@ -36,7 +38,10 @@ std::shared_ptr<const codegen::Kernel> make_kernel(const codegen::BlockProgram& 
 bool is_large(const Group& group, const Trace& trace) {
   if (!group.reductions.empty() || group.outputs.empty()) return false;
   int64_t bytes = 0;
-  auto count = [&](ValueId id) { bytes += trace.numel_of(trace.values[id]) * static_cast<int64_t>(element_size(trace.values[id].dtype)); };
+  auto count = [&](ValueId id) {
+    bytes += trace.numel_of(trace.values[id]) *
+             static_cast<int64_t>(element_size(trace.values[id].dtype));
+  };
   for (const Group::Input& in : group.inputs) count(in.value);
   for (const Group::Output& out : group.outputs) count(out.value);
   return bytes > pass_options().stream_bytes;
@@ -44,7 +49,8 @@ bool is_large(const Group& group, const Trace& trace) {
 
 void warn_once(const codegen::Kernel& kernel) {
   static std::atomic<bool> warned{false};
-  if (!warned.exchange(true)) base::warn(str("compile: fused kernels run interpreted: ", kernel.error()));
+  if (!warned.exchange(true))
+    base::warn(str("compile: fused kernels run interpreted: ", kernel.error()));
 }
 
 class Planned final : public Executable {
@@ -81,14 +87,15 @@ class Planned final : public Executable {
     for (size_t i = 0; i < plan_.items.size(); ++i) {
       const Item& item = plan_.items[i];
       const auto begin = observer ? std::chrono::steady_clock::now() : RunObserver::Time();
-      size_t done = item.sweep >= 0
-                        ? swept(plan_.sweeps[static_cast<size_t>(item.sweep)], trace, memory, counts)
+      size_t done = item.sweep >= 0 ? swept(plan_.sweeps[static_cast<size_t>(item.sweep)], trace,
+                                            memory, counts)
                     : item.prologue ? with_product(i, trace, memory, counts)
                                     : 0;
       if (done == 0) {
         if (item.group >= 0 && group(item).product)
           run_epilogue({&group(item), code(item)}, trace, memory, counts);
-        else if (item.group >= 0) run_group(group(item), large_code(item, trace), trace, memory, counts);
+        else if (item.group >= 0)
+          run_group(group(item), large_code(item, trace), trace, memory, counts);
         else run_call(trace, trace.calls[item.call], memory);
         done = 1;
       }
@@ -124,14 +131,17 @@ class Planned final : public Executable {
 #endif
     fail_if_asked(Stage::plan);
   }
-  const Group& group(const Item& item) const { return plan_.groups[static_cast<size_t>(item.group)]; }
+  const Group& group(const Item& item) const {
+    return plan_.groups[static_cast<size_t>(item.group)];
+  }
   codegen::BlockFn code(const Item& item) const {
     const codegen::Kernel& kernel = *kernels_[static_cast<size_t>(item.group)];
     if (kernel.state() == codegen::Kernel::State::failed) [[unlikely]]
       warn_once(kernel);
     return kernel.fn();
   }
-  /// The same for a group that runs on its own or at the end of a sweep, where large results may go past the caches.
+  /// The same for a group that runs on its own or at the end of a sweep, where large results may go
+  /// past the caches.
   BlockCode large_code(const Item& item, const Trace& trace) const {
     BlockCode code{this->code(item), nullptr};
     if (code.kernel && is_large(group(item), trace)) {
@@ -156,9 +166,10 @@ class Planned final : public Executable {
 
   size_t with_product(size_t i, Trace& trace, Memory& memory, RunCounts& counts) const {
     const Item &before = plan_.items[i], &behind = plan_.items[i + 1];
-    const GroupCode epilogue = behind.group < 0 ? GroupCode() : GroupCode{&group(behind), code(behind)};
-    return run_prologue(before, {&group(before), code(before)}, product_at(plan_, i + 1), epilogue, trace,
-                        memory, counts)
+    const GroupCode epilogue =
+        behind.group < 0 ? GroupCode() : GroupCode{&group(behind), code(behind)};
+    return run_prologue(before, {&group(before), code(before)}, product_at(plan_, i + 1), epilogue,
+                        trace, memory, counts)
                ? 2
                : 0;
   }
@@ -172,8 +183,8 @@ class Planned final : public Executable {
 
 std::unique_ptr<Executable> make_executable(const Trace& trace, const CompileOptions& options) {
   if (options.backend == Backend::eager) return make_op_by_op();
-  const PlanOptions plan{options.backend == Backend::fused && pass_options().fusion, pass_options().sweeps,
-                         pass_options().epilogues, pass_options().prologues};
+  const PlanOptions plan{options.backend == Backend::fused && pass_options().fusion,
+                         pass_options().sweeps, pass_options().epilogues, pass_options().prologues};
   return std::make_unique<Planned>(trace, plan, options.on_failure);
 }
 

@@ -1,8 +1,10 @@
-/// CompiledBackward: inside its scope, backward passes are recorded and run as one graph, hooks included.
+/// CompiledBackward: inside its scope, backward passes are recorded and run as one graph, hooks
+/// included.
 ///
-/// The walk is the eager engine's own: same nodes, same order, same hooks, called once each, on pending gradients. When it ends, what it
-/// recorded is looked up, compiled on a miss, and run. If a hook throws, nothing has happened: no grad() has changed and nothing that the
-/// graph saved was freed.
+/// The walk is the eager engine's own: same nodes, same order, same hooks, called once each, on
+/// pending gradients. When it ends, what it recorded is looked up, compiled on a miss, and run. If
+/// a hook throws, nothing has happened: no grad() has changed and nothing that the graph saved was
+/// freed.
 #pragma once
 
 #include "grapnel/autograd/engine.h"

@@ -22,8 +22,9 @@ Stream::Stream(const Trace& trace, ValueId id, ValueId shape, Compute compute, c
   const size_t missing = sizes.size() - own.size() - static_cast<size_t>(trailing);
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 1) continue;
-    const int64_t stride =
-        i < missing || i >= missing + own.size() || own[i - missing] == 1 ? 0 : strides[i - missing];
+    const int64_t stride = i < missing || i >= missing + own.size() || own[i - missing] == 1
+                               ? 0
+                               : strides[i - missing];
     if (rank_ > 0 && strides_[rank_ - 1] == stride * sizes[i]) {
       sizes_[rank_ - 1] *= sizes[i];
       strides_[rank_ - 1] = stride;
@@ -47,7 +48,8 @@ int64_t Stream::offset(int64_t linear) const {
 
 template <class Fn>
 void Stream::for_rows(int64_t begin, int64_t n, const Span& span, Fn&& fn) const {
-  const int64_t row = rank_ == 0 ? 1 : sizes_[rank_ - 1], stride = rank_ == 0 ? 1 : strides_[rank_ - 1];
+  const int64_t row = rank_ == 0 ? 1 : sizes_[rank_ - 1],
+                stride = rank_ == 0 ? 1 : strides_[rank_ - 1];
   char* const data = base(span);
   for (int64_t done = 0; done < n;) {
     const int64_t length = std::min(n - done, row - (begin + done) % row);
@@ -61,7 +63,8 @@ char* Stream::direct(int64_t begin, int64_t n, bool pad, const Span& span) const
   if (!native_ || (pad && n % codegen::kLanes != 0 && !(is_local() && contiguous_))) return nullptr;
   if (contiguous_) return base(span) + begin * stored_size_;
   const int64_t row = sizes_[rank_ - 1];
-  if (strides_[rank_ - 1] == 1 && row - begin % row >= n) return base(span) + offset(begin) * stored_size_;
+  if (strides_[rank_ - 1] == 1 && row - begin % row >= n)
+    return base(span) + offset(begin) * stored_size_;
   return nullptr;
 }
 
@@ -90,7 +93,8 @@ void Stream::write(const void* block, int64_t begin, int64_t n, const Span& span
 }
 
 void Stream::fill(void* buffer, int64_t n, const Span& span) const {
-  kernels::table().load[static_cast<int>(dtype_)][static_cast<int>(compute_)](base(span), 0, buffer, n);
+  kernels::table().load[static_cast<int>(dtype_)][static_cast<int>(compute_)](base(span), 0, buffer,
+                                                                              n);
 }
 
 }  // namespace grapnel::compile_detail

@@ -1,4 +1,5 @@
-/// Feeding a block program: operands of any layout and type become contiguous blocks of compute type, and results go back.
+/// Feeding a block program: operands of any layout and type become contiguous blocks of compute
+/// type, and results go back.
 #pragma once
 
 #include "grapnel/capture/trace.h"
@@ -9,7 +10,9 @@ namespace grapnel::compile_detail {
 /// Elements per block: a few dozen blocks fit in the first-level cache.
 inline constexpr int64_t kBlock = 1024;
 
-inline int64_t padded(int64_t n) { return (n + codegen::kLanes - 1) / codegen::kLanes * codegen::kLanes; }
+inline int64_t padded(int64_t n) {
+  return (n + codegen::kLanes - 1) / codegen::kLanes * codegen::kLanes;
+}
 
 /// The span of a sweep that a thread is working on.
 struct Span {
@@ -29,15 +32,16 @@ struct Place {
 /// One operand as a sequence of elements in row-major order of its (broadcast) shape.
 class Stream {
  public:
-  /// Value `id` of the trace, which lies in `place`, with `trailing` more dimensions of size 1, broadcast to the shape of value `shape`, read or
-  /// written as `compute`.
+  /// Value `id` of the trace, which lies in `place`, with `trailing` more dimensions of size 1,
+  /// broadcast to the shape of value `shape`, read or written as `compute`.
   Stream(const capture::Trace& trace, capture::ValueId id, capture::ValueId shape, Compute compute,
          const Place& place, int32_t trailing = 0);
 
   bool constant() const { return constant_; }
   bool is_local() const { return !place_.data; }
-  /// Elements [begin, begin + n) as a block: in place if they lie like one, else copied to `buffer`. Padded to a multiple of kLanes when
-  /// `pad` is set, which always copies an incomplete block.
+  /// Elements [begin, begin + n) as a block: in place if they lie like one, else copied to
+  /// `buffer`. Padded to a multiple of kLanes when `pad` is set, which always copies an incomplete
+  /// block.
   const void* read(int64_t begin, int64_t n, void* buffer, bool pad, const Span& span) const;
   /// Where a kernel may read or write [begin, begin + n) directly, or null.
   void* target(int64_t begin, int64_t n, bool pad, const Span& span) const;

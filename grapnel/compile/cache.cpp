@@ -12,7 +12,8 @@ namespace grapnel::compile_detail {
 CacheKey::CacheKey(const capture::Words& trace_words, const CompileOptions& options) {
   words.reserve(trace_words.size() + 1);
   words = trace_words;
-  words.push_back(static_cast<uint32_t>(options.backend) | static_cast<uint32_t>(options.numerics) << 4 |
+  words.push_back(static_cast<uint32_t>(options.backend) |
+                  static_cast<uint32_t>(options.numerics) << 4 |
                   static_cast<uint32_t>(options.dynamic) << 8);
   hash = capture::key::hash(words);
 }
@@ -53,8 +54,8 @@ Cache& cache() {
 
 }  // namespace
 
-std::shared_ptr<const Executable> find_or_make(const CacheKey& key, bool& made,
-                                               const std::function<std::unique_ptr<Executable>()>& make) {
+std::shared_ptr<const Executable> find_or_make(
+    const CacheKey& key, bool& made, const std::function<std::unique_ptr<Executable>()>& make) {
   made = false;
   Cache& c = cache();
   std::promise<std::shared_ptr<const Executable>> promise;

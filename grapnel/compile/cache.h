@@ -1,4 +1,5 @@
-/// The executables of the whole program, by key. Shared by all compiled functions that name the same backend and options.
+/// The executables of the whole program, by key. Shared by all compiled functions that name the
+/// same backend and options.
 #pragma once
 
 #include <functional>
@@ -16,10 +17,11 @@ struct CacheKey {
   friend bool operator==(const CacheKey& a, const CacheKey& b) { return a.words == b.words; }
 };
 
-/// The executable for `key`. The first to ask makes it, on its own thread, while others who ask for the same one wait; `made` says whether
-/// it was this call. What `make` throws reaches all who wait, and the next one tries again.
-std::shared_ptr<const Executable> find_or_make(const CacheKey& key, bool& made,
-                                               const std::function<std::unique_ptr<Executable>()>& make);
+/// The executable for `key`. The first to ask makes it, on its own thread, while others who ask for
+/// the same one wait; `made` says whether it was this call. What `make` throws reaches all who
+/// wait, and the next one tries again.
+std::shared_ptr<const Executable> find_or_make(
+    const CacheKey& key, bool& made, const std::function<std::unique_ptr<Executable>()>& make);
 void evict(const CacheKey& key);
 void evict_all();
 

@@ -10,7 +10,9 @@ namespace grapnel::compile_detail {
 
 class Classes {
  public:
-  explicit Classes(std::size_t count) : parent_(count) { std::iota(parent_.begin(), parent_.end(), 0u); }
+  explicit Classes(std::size_t count) : parent_(count) {
+    std::iota(parent_.begin(), parent_.end(), 0u);
+  }
   uint32_t find(uint32_t i) {
     while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];
     return i;

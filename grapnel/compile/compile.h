@@ -1,8 +1,9 @@
 /// compile(fn): the same function, with its tensor arithmetic deferred, fused and cached.
 ///
-/// The body runs on every call, with pending tensors; closures, counters, containers and hooks behave as always. Only arithmetic
-/// waits until the function returns (or a value is read: a graph break), and is then run as one graph from a cache that all compiled
-/// functions share. docs/compile.md explains what to expect.
+/// The body runs on every call, with pending tensors; closures, counters, containers and hooks
+/// behave as always. Only arithmetic waits until the function returns (or a value is read: a graph
+/// break), and is then run as one graph from a cache that all compiled functions share.
+/// docs/compile.md explains what to expect.
 #pragma once
 
 #include <functional>
@@ -20,7 +21,8 @@ namespace grapnel {
 template <class F>
 class Compiled {
  public:
-  Compiled(F fn, const CompileOptions& options) : fn_(std::move(fn)), session_(std::make_shared<compile_detail::Session>(options)) {
+  Compiled(F fn, const CompileOptions& options)
+      : fn_(std::move(fn)), session_(std::make_shared<compile_detail::Session>(options)) {
     if (options.replay) replays_ = std::make_shared<compile_detail::Replays>(session_);
   }
 
@@ -31,7 +33,9 @@ class Compiled {
     using Result = std::invoke_result_t<F&, Args...>;
     if (replays_ && !record::active()) {
       if constexpr (compile_detail::replayable<Result, Args...>)
-        return compile_detail::replay<Result>(*replays_, [&]() -> Result { return std::invoke(fn_, std::forward<Args>(args)...); }, args...);
+        return compile_detail::replay<Result>(
+            *replays_, [&]() -> Result { return std::invoke(fn_, std::forward<Args>(args)...); },
+            args...);
       else compile_detail::refuse_types();
     }
     compile_detail::CompileScope scope(session_);

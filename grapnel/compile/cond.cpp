@@ -31,7 +31,8 @@ struct Cond : Call<-1> {
     variable_list operands;
     for (const Tensor* t : inputs.subspan(1)) operands.push_back(*t);
     const bool holds = inputs[0]->item().to_bool();
-    const variable_list results = (holds ? attrs.branches->if_true : attrs.branches->if_false)(operands);
+    const variable_list results =
+        (holds ? attrs.branches->if_true : attrs.branches->if_false)(operands);
     for (size_t i = 0; i < out.size(); ++i) copy_elements(out[i], results[i]);
   }
   static Samples samples() { return {}; }
@@ -40,30 +41,37 @@ struct Cond : Call<-1> {
 /// A tensor that looks like `t` and stands in for it while a branch is looked at.
 Tensor stand_in(const Tensor& t) {
   const TensorImpl& impl = t.impl();
-  return Tensor(TensorImpl::create(Storage::create_lazy(impl.storage->bytes()), impl.dtype, impl.sizes, impl.strides, impl.offset));
+  return Tensor(TensorImpl::create(Storage::create_lazy(impl.storage->bytes()), impl.dtype,
+                                   impl.sizes, impl.strides, impl.offset));
 }
 
 /// What a branch returns, found by tracing it; refuses branches that do more than compute.
-std::vector<TensorSpec> results_of(const Branch& branch, const variable_list& operands, const char* which) {
+std::vector<TensorSpec> results_of(const Branch& branch, const variable_list& operands,
+                                   const char* which) {
   variable_list arguments;
   for (const Tensor& t : operands) arguments.push_back(stand_in(t));
   const uint64_t hooks_before = hooks_registered();
   NoGradGuard no_grad;
   const Graph graph = trace_list(branch, arguments);
-  check(hooks_registered() == hooks_before, "cond: the ", which, " branch registers a hook, which would hold for both branches.\nRegister it outside.");
+  check(hooks_registered() == hooks_before, "cond: the ", which,
+        " branch registers a hook, which would hold for both branches.\nRegister it outside.");
   for (const Graph::Instruction& i : graph.instructions())
     if (i.inplace) {
       const Graph::Id target = i.inputs[0];
-      const bool argument = std::find(graph.inputs().begin(), graph.inputs().end(), target) != graph.inputs().end();
-      check(!graph.values()[target].constant.defined() && !argument, "cond: the ", which, " branch writes to a tensor that it did not make (", i.op->name,
+      const bool argument =
+          std::find(graph.inputs().begin(), graph.inputs().end(), target) != graph.inputs().end();
+      check(!graph.values()[target].constant.defined() && !argument, "cond: the ", which,
+            " branch writes to a tensor that it did not make (", i.op->name,
             "_).\nReturn a new tensor instead.");
     }
   std::vector<TensorSpec> specs;
-  for (const Graph::Id id : graph.outputs()) specs.push_back({graph.values()[id].sizes, graph.values()[id].dtype});
+  for (const Graph::Id id : graph.outputs())
+    specs.push_back({graph.values()[id].sizes, graph.values()[id].dtype});
   return specs;
 }
 
-/// Gradients of a branch's operands: a function of the operands and of the gradients of its results.
+/// Gradients of a branch's operands: a function of the operands and of the gradients of its
+/// results.
 Branch gradient_of(Branch branch, size_t operands) {
   return [branch = std::move(branch), operands](const variable_list& x) {
     const bool again = GradMode::is_enabled();
@@ -78,7 +86,8 @@ Branch gradient_of(Branch branch, size_t operands) {
     variable_list outputs, output_seeds;
     const variable_list results = branch(leaves);
     for (size_t i = 0; i < results.size(); ++i)
-      if (results[i].requires_grad()) outputs.push_back(results[i]), output_seeds.push_back(seeds[i]);
+      if (results[i].requires_grad())
+        outputs.push_back(results[i]), output_seeds.push_back(seeds[i]);
     variable_list grads(wanted.size());
     if (!outputs.empty()) grads = autograd::grad(outputs, wanted, output_seeds, {}, again, true);
     variable_list all;
@@ -93,7 +102,8 @@ Branch gradient_of(Branch branch, size_t operands) {
 
 class CondNode final : public Node {
  public:
-  CondNode(std::shared_ptr<const Branches> branches, const Tensor& pred, const variable_list& operands)
+  CondNode(std::shared_ptr<const Branches> branches, const Tensor& pred,
+           const variable_list& operands)
       : branches_(std::move(branches)), pred_(pred, Edge{}) {
     for (const Tensor& t : operands) {
       add_next_edge(tape::tracks(t) ? gradient_edge(t) : Edge{});
@@ -105,9 +115,10 @@ class CondNode final : public Node {
     variable_list operands;
     for (const SavedVariable& s : saved_) operands.push_back(s.unpack(*this));
     const size_t count = operands.size();
-    for (size_t i = 0; i < grads.size(); ++i) operands.push_back(grads[i].defined() ? grads[i] : zeros(slot(i).sizes, slot(i).dtype));
-    const variable_list result =
-        cond(pred_.unpack(*this), gradient_of(branches_->if_true, count), gradient_of(branches_->if_false, count), operands);
+    for (size_t i = 0; i < grads.size(); ++i)
+      operands.push_back(grads[i].defined() ? grads[i] : zeros(slot(i).sizes, slot(i).dtype));
+    const variable_list result = cond(pred_.unpack(*this), gradient_of(branches_->if_true, count),
+                                      gradient_of(branches_->if_false, count), operands);
     Grads out;
     for (size_t i = 0; i < count; ++i) out.push_back(next_edge(i) ? result[i] : Tensor());
     return out;
@@ -125,17 +136,22 @@ class CondNode final : public Node {
 
 }  // namespace
 
-variable_list cond(const Tensor& pred, Branch if_true, Branch if_false, const variable_list& operands) {
+variable_list cond(const Tensor& pred, Branch if_true, Branch if_false,
+                   const variable_list& operands) {
   check(pred.numel() == 1, "cond: the condition has ", pred.numel(), " elements, expected one.");
   if (!record::active()) return (pred.item().to_bool() ? if_true : if_false)(operands);
 
-  const auto specs = results_of(if_true, operands, "first"), others = results_of(if_false, operands, "second");
-  check(specs.size() == others.size(), "cond: one branch returns ", specs.size(), " tensors and the other ", others.size(), ".");
+  const auto specs = results_of(if_true, operands, "first"),
+             others = results_of(if_false, operands, "second");
+  check(specs.size() == others.size(), "cond: one branch returns ", specs.size(),
+        " tensors and the other ", others.size(), ".");
   for (size_t i = 0; i < specs.size(); ++i)
-    check(specs[i].sizes == others[i].sizes && specs[i].dtype == others[i].dtype, "cond: one branch returns ", specs[i].dtype, specs[i].sizes,
-          " and the other ", others[i].dtype, others[i].sizes, ".");
+    check(specs[i].sizes == others[i].sizes && specs[i].dtype == others[i].dtype,
+          "cond: one branch returns ", specs[i].dtype, specs[i].sizes, " and the other ",
+          others[i].dtype, others[i].sizes, ".");
 
-  const auto branches = std::make_shared<const Branches>(Branches{std::move(if_true), std::move(if_false)});
+  const auto branches =
+      std::make_shared<const Branches>(Branches{std::move(if_true), std::move(if_false)});
   SmallVector<const Tensor*, 4> inputs{&pred};
   bool tracked = false;
   for (const Tensor& t : operands) {
@@ -143,7 +159,8 @@ variable_list cond(const Tensor& pred, Branch if_true, Branch if_false, const va
     tracked |= GradMode::is_enabled() && tape::tracks(t);
   }
   variable_list results;
-  for (const TensorSpec& spec : specs) results.push_back(record::pending_empty(spec.sizes, spec.dtype));
+  for (const TensorSpec& spec : specs)
+    results.push_back(record::pending_empty(spec.sizes, spec.dtype));
   const Cond::Attrs attrs{branches.get()};
   record::append(op_of<Cond>, {inputs.data(), inputs.size()}, &attrs, results, /*inplace=*/false);
   record::keep(branches);

@@ -16,7 +16,8 @@ struct RunCounts {
 class Executable {
  public:
   virtual ~Executable() = default;
-  /// Computes the live slots of the trace. Safe on several threads at once. Lets go of storages as they are consumed.
+  /// Computes the live slots of the trace. Safe on several threads at once. Lets go of storages as
+  /// they are consumed.
   virtual void run(capture::Trace& trace, RunCounts& counts) const = 0;
   int64_t kernels = 0, fused_calls = 0, epilogues = 0, prologues = 0;
 };
@@ -24,6 +25,7 @@ class Executable {
 /// Runs the calls one after the other.
 std::unique_ptr<Executable> make_op_by_op();
 /// The executable of the backend for traces like this one; throws what kept it from being made.
-std::unique_ptr<Executable> make_executable(const capture::Trace& trace, const CompileOptions& options);
+std::unique_ptr<Executable> make_executable(const capture::Trace& trace,
+                                            const CompileOptions& options);
 
 }  // namespace grapnel::compile_detail

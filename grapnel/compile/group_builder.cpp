@@ -31,7 +31,8 @@ size_t first_operand(const Instruction& call) {
 }
 
 bool GroupBuilder::is_full() const {
-  const auto outputs = std::count_if(writes_.begin(), writes_.end(), [](const Write& w) { return w.needed; });
+  const auto outputs =
+      std::count_if(writes_.begin(), writes_.end(), [](const Write& w) { return w.needed; });
   return group_.program.steps.size() >= kMostSteps || group_.inputs.size() + 4 > kMostInputs ||
          outputs >= kMostOutputs;
 }
@@ -91,8 +92,8 @@ int32_t GroupBuilder::operand(ValueId id, ValueId shape, Compute compute, int32_
   const SlotId slot = value(id).slot;
   if (const Write* w = written(slot)) return convert(w->reg, w->rep, value(id).dtype, compute);
   for (size_t k = 0; k < known_.size(); ++k)
-    if (known_[k].value == id && known_[k].compute == compute && known_[k].shape == shapes_.find(shape) &&
-        known_[k].trailing == trailing)
+    if (known_[k].value == id && known_[k].compute == compute &&
+        known_[k].shape == shapes_.find(shape) && known_[k].trailing == trailing)
       return static_cast<int32_t>(k);
   reads_.push_back({slot, id});
   return block_input(id, shape, compute, trailing);
@@ -104,8 +105,8 @@ Compute GroupBuilder::compute_of(const Instruction& c) const {
   SmallVector<const Tensor*, 4> list;
   for (const ValueId id : t_.inputs_of(c)) {
     const Value& v = value(id);
-    headers.push_back(Tensor(TensorImpl::create(Storage::create_lazy(0), v.dtype, Shape(t_.sizes_of(v)),
-                                                Shape(t_.strides_of(v)))));
+    headers.push_back(Tensor(TensorImpl::create(Storage::create_lazy(0), v.dtype,
+                                                Shape(t_.sizes_of(v)), Shape(t_.strides_of(v)))));
     headers.back().impl().wrapped_number = v.wrapped;
   }
   for (const Tensor& h : headers) list.push_back(&h);
@@ -187,7 +188,8 @@ void GroupBuilder::add_reduction(uint32_t call, Group::Reduce kind) {
   group_.calls.push_back(call);
 }
 
-/// A result that may lie over the product: of its type, element by element, and not read in the group.
+/// A result that may lie over the product: of its type, element by element, and not read in the
+/// group.
 SlotId GroupBuilder::memory_of_product() const {
   const Value& product = value(t_.outputs_of(t_.calls[group_.product.call])[0]);
   auto is_read = [&](SlotId slot) {
@@ -204,9 +206,12 @@ SlotId GroupBuilder::memory_of_product() const {
 
 Group GroupBuilder::finish() {
   BlockProgram& p = group_.program;
-  const auto inputs = static_cast<int32_t>(p.inputs.size()), scalars = static_cast<int32_t>(p.scalars.size());
+  const auto inputs = static_cast<int32_t>(p.inputs.size()),
+             scalars = static_cast<int32_t>(p.scalars.size());
   auto final_number = [&](int32_t reg) {
-    return reg >= kStep ? reg - kStep + inputs + scalars : reg >= kScalar ? reg - kScalar + inputs : reg;
+    return reg >= kStep     ? reg - kStep + inputs + scalars
+           : reg >= kScalar ? reg - kScalar + inputs
+                            : reg;
   };
   for (BlockProgram::Step& s : p.steps)
     for (int k = 0; k < s.arity; ++k) s.operands[k] = final_number(s.operands[k]);

@@ -25,7 +25,8 @@ class GroupBuilder {
     bool needed;  ///< somebody outside the group reads it from memory
   };
 
-  /// `place`: of the group among the items of the plan; `space`: a value with all elements of its sequence.
+  /// `place`: of the group among the items of the plan; `space`: a value with all elements of its
+  /// sequence.
   GroupBuilder(const capture::Trace& trace, Classes& shapes, int32_t place, capture::ValueId space)
       : item(place), t_(trace), shapes_(shapes) {
     group_.space = space;
@@ -68,8 +69,10 @@ class GroupBuilder {
   };
   const capture::Value& value(capture::ValueId id) const { return t_.values[id]; }
   int32_t convert(int32_t reg, Compute from, DType via, Compute to);
-  int32_t operand(capture::ValueId id, capture::ValueId shape, Compute compute, int32_t trailing = 0);
-  int32_t block_input(capture::ValueId id, capture::ValueId shape, Compute compute, int32_t trailing);
+  int32_t operand(capture::ValueId id, capture::ValueId shape, Compute compute,
+                  int32_t trailing = 0);
+  int32_t block_input(capture::ValueId id, capture::ValueId shape, Compute compute,
+                      int32_t trailing);
   int32_t add_step(const codegen::BlockProgram::Step& step);
   capture::SlotId memory_of_product() const;
   Compute compute_of(const capture::Instruction& call) const;

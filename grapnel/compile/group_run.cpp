@@ -58,33 +58,37 @@ GroupRun::GroupRun(const Group& group, const BlockCode& code, const Trace& trace
   scalars_.resize(g_.numbers.size());
   for (size_t k = 0; k < g_.numbers.size(); ++k) {
     const Value& v = trace.values[g_.numbers[k]];
-    kernels::table().load[static_cast<int>(v.dtype)][static_cast<int>(p.scalars[k])](&trace.numbers[v.slot],
-                                                                                     0, &scalars_[k], 1);
+    kernels::table().load[static_cast<int>(v.dtype)][static_cast<int>(p.scalars[k])](
+        &trace.numbers[v.slot], 0, &scalars_[k], 1);
   }
   for (const Group::Reduction& r : g_.reductions) {
     const Compute compute = p.type_of(r.reg);
     const ValueId out = trace.outputs_of(trace.calls[r.call])[0];
-    targets_.push_back({&kernels::table().reduce[trace.calls[r.call].op->index][static_cast<int>(compute)],
-                        compute,
-                        size_of(compute),
-                        Stream(trace, out, out, compute, place(out)),
-                        {}});
+    targets_.push_back(
+        {&kernels::table().reduce[trace.calls[r.call].op->index][static_cast<int>(compute)],
+         compute,
+         size_of(compute),
+         Stream(trace, out, out, compute, place(out)),
+         {}});
     if (cut_.in_parts)
       targets_.back().parts.resize(static_cast<size_t>(
           cut_.rows * ((cut_.row + kReduceChunk - 1) / kReduceChunk) * targets_.back().size));
   }
 }
 
-// Scratch memory of a group: blocks of inputs, blocks of outputs, values to reduce, and their results.
+// Scratch memory of a group: blocks of inputs, blocks of outputs, values to reduce, and their
+// results.
 size_t GroupRun::staging_bytes() const { return (inputs_.size() + outputs_.size()) * kBlockBytes; }
 
 int64_t GroupRun::reduced_elements() const {
-  if (g_.reduce == Group::Reduce::columns) return padded((std::min(cut_.row, kReduceLanes) + 1) * kStrip);
+  if (g_.reduce == Group::Reduce::columns)
+    return padded((std::min(cut_.row, kReduceLanes) + 1) * kStrip);
   return padded(std::min(cut_.span, kReduceChunk));
 }
 
 size_t GroupRun::scratch_bytes() const {
-  return area_ + staging_bytes() + targets_.size() * static_cast<size_t>(2 * reduced_elements()) * 8;
+  return area_ + staging_bytes() +
+         targets_.size() * static_cast<size_t>(2 * reduced_elements()) * 8;
 }
 
 GroupRun::Pointers GroupRun::reduced_blocks(const Span& span) const {
@@ -126,7 +130,8 @@ void GroupRun::compute_block(Blocks& blocks, int64_t begin, int64_t n, const Spa
       outputs_[k].write(blocks.out[k], begin, n, span);
 }
 
-/// Runs the program on elements [begin, end). `reduced[k]` receives the source of reduction k, element `begin` first.
+/// Runs the program on elements [begin, end). `reduced[k]` receives the source of reduction k,
+/// element `begin` first.
 void GroupRun::compute(int64_t begin, int64_t end, char* const* reduced, const Span& span) const {
   Blocks at = blocks(end - begin, span);
   for (int64_t b = begin; b < end; b += kBlock) {
@@ -146,7 +151,8 @@ void GroupRun::run(const kernels::Tile& tile, const Span& span) const {
 }
 
 int64_t GroupRun::stream(int64_t begin, int64_t end, const Span& span) const {
-  // Whole spans at once: the fence at the end of the kernel waits for memory. So only what lies in memory as kernels want it is streamed.
+  // Whole spans at once: the fence at the end of the kernel waits for memory. So only what lies in
+  // memory as kernels want it is streamed.
   const int64_t n = (end - begin) / codegen::kLanes * codegen::kLanes;
   if (n == 0) return begin;
   SmallVector<const void*, 24> in;
@@ -157,7 +163,8 @@ int64_t GroupRun::stream(int64_t begin, int64_t end, const Span& span) const {
   }
   for (const Stream& s : outputs_) {
     out.push_back(s.is_local() ? nullptr : s.target(begin, n, true, span));
-    if (!out.back() || reinterpret_cast<uintptr_t>(out.back()) % codegen::kStreamAlignment != 0) return begin;
+    if (!out.back() || reinterpret_cast<uintptr_t>(out.back()) % codegen::kStreamAlignment != 0)
+      return begin;
     // What was just read is in the cache, and a store past it would have to throw it out first.
     if (std::find(in.begin(), in.end(), out.back()) != in.end()) return begin;
   }
@@ -194,7 +201,8 @@ void GroupRun::reduce_rows(int64_t begin, int64_t end, const Span& span) const {
     if (as_it_is)
       source = static_cast<const char*>(inputs_[static_cast<size_t>(g_.reductions[k].reg)].read(
           begin, end - begin, reduced[k], false, span));
-    char* const results = reduced[0] + static_cast<int64_t>(targets_.size() + k) * reduced_elements() * 8;
+    char* const results =
+        reduced[0] + static_cast<int64_t>(targets_.size() + k) * reduced_elements() * 8;
     for (int64_t r = 0; r < rows; ++r)
       t.kernels->chunk(source + r * cut_.row * t.size, cut_.row, results + r * t.size);
     store(t, results, begin / cut_.row, rows, span);
@@ -215,8 +223,8 @@ void GroupRun::reduce_chunk(int64_t begin, int64_t end, const Span& span) const 
 void GroupRun::reduce_long_row(int64_t begin, const Span& span) const {
   const Pointers reduced = reduced_blocks(span);
   const int64_t chunks = (cut_.row + kReduceChunk - 1) / kReduceChunk;
-  SmallVector<SmallVector<uint64_t, 16>, 2> parts(targets_.size(),
-                                                  SmallVector<uint64_t, 16>(static_cast<size_t>(chunks)));
+  SmallVector<SmallVector<uint64_t, 16>, 2> parts(
+      targets_.size(), SmallVector<uint64_t, 16>(static_cast<size_t>(chunks)));
   for (int64_t c = 0; c < chunks; ++c) {
     const int64_t n = std::min(kReduceChunk, cut_.row - c * kReduceChunk);
     compute(begin + c * kReduceChunk, begin + c * kReduceChunk + n, reduced.data(), span);
@@ -242,12 +250,14 @@ void GroupRun::finish() const {
     }
 }
 
-// --- columns ----------------------------------------------------------------------------------------------------------
+// --- columns
+// ----------------------------------------------------------------------------------------------------------
 
 namespace {
 
 /// Lane l of Note [Reduction tree] is here a row of values, one per column.
-void fold_lanes(const kernels::ReduceKernels& kernels, int64_t size, char* lane, int64_t used, int64_t n) {
+void fold_lanes(const kernels::ReduceKernels& kernels, int64_t size, char* lane, int64_t used,
+                int64_t n) {
   for (int64_t half = kReduceLanes / 2; half > 0; half /= 2)
     for (int64_t l = 0; l < half && l + half < used; ++l)
       kernels.combine(lane + l * kStrip * size, lane + (l + half) * kStrip * size, n);
@@ -255,9 +265,10 @@ void fold_lanes(const kernels::ReduceKernels& kernels, int64_t size, char* lane,
 
 }  // namespace
 
-void GroupRun::finish_columns(const Target& t, const char* partial, int64_t chunks, int64_t n, int64_t column,
-                              const Span& span) const {
-  std::vector<char> results(static_cast<size_t>(n * t.size)), one(static_cast<size_t>(chunks * t.size));
+void GroupRun::finish_columns(const Target& t, const char* partial, int64_t chunks, int64_t n,
+                              int64_t column, const Span& span) const {
+  std::vector<char> results(static_cast<size_t>(n * t.size)),
+      one(static_cast<size_t>(chunks * t.size));
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t c = 0; c < chunks; ++c)
       std::copy_n(partial + (c * n + i) * t.size, t.size, one.data() + c * t.size);
@@ -269,7 +280,8 @@ void GroupRun::finish_columns(const Target& t, const char* partial, int64_t chun
 
 void GroupRun::run_columns(int64_t grain) const {
   const int64_t rows = cut_.row, width = cut_.elements / rows;  // a "row" of this cut is one column
-  const int64_t strips = (width + kStrip - 1) / kStrip, chunks = (rows + kReduceChunk - 1) / kReduceChunk;
+  const int64_t strips = (width + kStrip - 1) / kStrip,
+                chunks = (rows + kReduceChunk - 1) / kReduceChunk;
   const int64_t lanes = std::min(rows, kReduceLanes);
   base::parallel_for(
       strips, std::max<int64_t>(1, grain / (rows * std::min(kStrip, width))),
@@ -293,12 +305,14 @@ void GroupRun::run_columns(int64_t grain) const {
               compute(begin, begin + n, row_of.data(), span);
               if (!fresh)
                 for (size_t k = 0; k < targets_.size(); ++k)
-                  targets_[k].kernels->combine(lane[k] + r % kReduceLanes * kStrip * targets_[k].size,
-                                               row_of[k], n);
+                  targets_[k].kernels->combine(
+                      lane[k] + r % kReduceLanes * kStrip * targets_[k].size, row_of[k], n);
             }
             for (size_t k = 0; k < targets_.size(); ++k) {
-              fold_lanes(*targets_[k].kernels, targets_[k].size, lane[k], std::min(count, kReduceLanes), n);
-              std::copy_n(lane[k], n * targets_[k].size, partial[k].data() + c * n * targets_[k].size);
+              fold_lanes(*targets_[k].kernels, targets_[k].size, lane[k],
+                         std::min(count, kReduceLanes), n);
+              std::copy_n(lane[k], n * targets_[k].size,
+                          partial[k].data() + c * n * targets_[k].size);
             }
           }
           for (size_t k = 0; k < targets_.size(); ++k) {

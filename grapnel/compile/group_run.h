@@ -20,8 +20,9 @@ struct Cut {
 
 /// What there is of a group's machine code.
 struct BlockCode {
-  codegen::BlockFn kernel = nullptr;    ///< null: the program is interpreted
-  codegen::BlockFn streaming = nullptr;  ///< the same with results stored past the caches; null: do not
+  codegen::BlockFn kernel = nullptr;  ///< null: the program is interpreted
+  /// The same with results stored past the caches; null: do not.
+  codegen::BlockFn streaming = nullptr;
 };
 
 class GroupRun {
@@ -73,9 +74,10 @@ class GroupRun {
   void reduce_rows(int64_t begin, int64_t end, const Span& span) const;
   void reduce_chunk(int64_t begin, int64_t end, const Span& span) const;
   void reduce_long_row(int64_t begin, const Span& span) const;
-  void store(const Target& target, char* results, int64_t first, int64_t count, const Span& span) const;
-  void finish_columns(const Target& target, const char* partial, int64_t chunks, int64_t n, int64_t column,
-                      const Span& span) const;
+  void store(const Target& target, char* results, int64_t first, int64_t count,
+             const Span& span) const;
+  void finish_columns(const Target& target, const char* partial, int64_t chunks, int64_t n,
+                      int64_t column, const Span& span) const;
 
   const Group& g_;
   const codegen::BlockFn kernel_, streaming_;

@@ -1,4 +1,5 @@
-/// The storages of one run: those from outside, those somebody waits for, and scratch that lives from first to last use.
+/// The storages of one run: those from outside, those somebody waits for, and scratch that lives
+/// from first to last use.
 #pragma once
 
 #include "grapnel/capture/trace.h"
@@ -12,7 +13,8 @@ class Memory {
   const StoragePtr& storage(capture::SlotId slot) {
     StoragePtr& held = trace_.slots[slot].held;
     if (!held) held = Storage::create(trace_.slots[slot].bytes);
-    // Results that somebody waits for are lazy. They get their memory here: threads of one kernel that found none would each make some.
+    // Results that somebody waits for are lazy. They get their memory here: threads of one kernel
+    // that found none would each make some.
     held->data();
     return held;
   }
@@ -30,7 +32,8 @@ class Memory {
 /// The tensors that a call reads, and pointers to them.
 struct Operands {
   /// Operand number `without` gets no memory.
-  Operands(const capture::Trace& trace, const capture::Instruction& call, Memory& memory, int without = -1);
+  Operands(const capture::Trace& trace, const capture::Instruction& call, Memory& memory,
+           int without = -1);
   SmallVector<Tensor, 4> tensors;
   SmallVector<const Tensor*, 4> pointers;
 };

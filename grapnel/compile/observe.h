@@ -1,4 +1,5 @@
-/// RunObserver: told what compiled graphs run, item by item. For tools that draw timelines and graphs; nothing else uses it.
+/// RunObserver: told what compiled graphs run, item by item. For tools that draw timelines and
+/// graphs; nothing else uses it.
 #pragma once
 
 #include <chrono>
@@ -24,7 +25,8 @@ class RunObserver {
   virtual void on_graph(const capture::Trace& trace) = 0;
   virtual void on_item(const capture::Trace& trace, const Item& item) = 0;
 
-  /// The observer of this thread, or null. One null check per item is what it costs when there is none.
+  /// The observer of this thread, or null. One null check per item is what it costs when there is
+  /// none.
   static inline constinit thread_local RunObserver* current = nullptr;
 };
 

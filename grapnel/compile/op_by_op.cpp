@@ -27,8 +27,8 @@ Operands::Operands(const Trace& trace, const Instruction& call, Memory& memory, 
       tensors.push_back(Tensor());
     } else if (static_cast<int>(tensors.size()) == without) {
       const Value& v = trace.values[id];
-      tensors.push_back(Tensor(TensorImpl::create(Storage::create_lazy(0), v.dtype, Shape(trace.sizes_of(v)),
-                                                  Shape(trace.strides_of(v)))));
+      tensors.push_back(Tensor(TensorImpl::create(
+          Storage::create_lazy(0), v.dtype, Shape(trace.sizes_of(v)), Shape(trace.strides_of(v)))));
     } else {
       tensors.push_back(memory.tensor(id));
     }

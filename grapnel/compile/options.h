@@ -14,17 +14,20 @@ enum class Backend : uint8_t {
 };
 std::string_view name(Backend backend);
 
-/// `exact` keeps the bits of eager mode. `fast` is leave to use faster, looser arithmetic inside fused kernels; no kernel takes it so far.
+/// `exact` keeps the bits of eager mode. `fast` is leave to use faster, looser arithmetic inside
+/// fused kernels; no kernel takes it so far.
 enum class Numerics : uint8_t { exact, fast };
 
-/// What happens when a graph cannot be compiled: run it op by op after one warning, or throw. A kernel that cannot be made is interpreted.
+/// What happens when a graph cannot be compiled: run it op by op after one warning, or throw. A
+/// kernel that cannot be made is interpreted.
 enum class OnFailure : uint8_t { fall_back, error };
 
 struct CompileOptions {
   Backend backend = Backend::fused;
   bool fullgraph = false;  ///< reading a value in the middle is an error
   bool dynamic = true;     ///< sizes are arguments; otherwise every size gets its own graph
-  bool replay = false;     ///< the function is pure: its body runs once per kind of arguments (compile/replay.h)
+  /// The function is pure: its body runs once per kind of arguments (compile/replay.h).
+  bool replay = false;
   Numerics numerics = Numerics::exact;
   OnFailure on_failure = OnFailure::fall_back;
   friend bool operator==(const CompileOptions&, const CompileOptions&) = default;

@@ -20,17 +20,19 @@ namespace {
 bool must_run(const Instruction& c) { return c.op->effect || c.op->random || c.outputs == 0; }
 bool is_tensor(const Trace& trace, ValueId id) { return id != kNone && !trace.values[id].number; }
 
-/// Calls whose results nobody sees. Random draws stay, like everything that acts on memory from outside, and what has no result: it is there
-/// to fail.
+/// Calls whose results nobody sees. Random draws stay, like everything that acts on memory from
+/// outside, and what has no result: it is there to fail.
 void drop_dead_code(const Trace& trace, std::vector<bool>& skipped) {
   std::vector<bool> wanted(trace.slots.size());
-  for (SlotId s = 0; s < trace.slots.size(); ++s) wanted[s] = trace.slots[s].live || trace.slots[s].outside;
+  for (SlotId s = 0; s < trace.slots.size(); ++s)
+    wanted[s] = trace.slots[s].live || trace.slots[s].outside;
   for (size_t i = trace.calls.size(); i-- > 0;) {
     const Instruction& c = trace.calls[i];
     if (skipped[i]) continue;
     bool keep = must_run(c);
     if (c.op->family != Family::view)
-      for (const ValueId id : trace.outputs_of(c)) keep |= id != kNone && wanted[trace.values[id].slot];
+      for (const ValueId id : trace.outputs_of(c))
+        keep |= id != kNone && wanted[trace.values[id].slot];
     if (!keep) {
       skipped[i] = true;
       continue;
@@ -40,12 +42,17 @@ void drop_dead_code(const Trace& trace, std::vector<bool>& skipped) {
   }
 }
 
-/// Finds slots that hold what another slot holds: a call is then skipped, and its readers look at the other slot. Only where nobody can
-/// tell them apart: the slot is not alive at the end, and neither is written again.
+/// Finds slots that hold what another slot holds: a call is then skipped, and its readers look at
+/// the other slot. Only where nobody can tell them apart: the slot is not alive at the end, and
+/// neither is written again.
 class Twins {
  public:
   Twins(const Trace& trace, Simplified& result)
-      : t_(trace), result_(result), writes_(trace.slots.size()), same_(trace.values.size()), twin_(trace.slots.size(), kNone),
+      : t_(trace),
+        result_(result),
+        writes_(trace.slots.size()),
+        same_(trace.values.size()),
+        twin_(trace.slots.size(), kNone),
         made_by_(trace.slots.size(), kNone) {
     for (uint32_t i = 0; i < trace.calls.size(); ++i) {
       effects_ |= trace.calls[i].op->effect;
@@ -62,7 +69,9 @@ class Twins {
   void find(const PassOptions& options) {
     for (uint32_t i = 0; i < t_.calls.size(); ++i) {
       const Instruction& c = t_.calls[i];
-      if (c.inplace || c.op->effect || c.op->family == Family::view || c.outputs != 1 || writes_[slot_of(t_.outputs_of(c)[0])] != 1) continue;
+      if (c.inplace || c.op->effect || c.op->family == Family::view || c.outputs != 1 ||
+          writes_[slot_of(t_.outputs_of(c)[0])] != 1)
+        continue;
       if (options.copies && is_copy(i)) continue;
       if (options.algebra && undoes(i)) continue;
       if (options.common_subexpressions) repeats(i);
@@ -74,7 +83,8 @@ class Twins {
   bool is_constant(ValueId id) const {
     if (!is_tensor(t_, id)) return false;
     const Slot& slot = t_.slots[slot_of(id)];
-    if (effects_ && (slot.outside || slot.live)) return false;  // code that we do not see may change it
+    if (effects_ && (slot.outside || slot.live))
+      return false;  // code that we do not see may change it
     return writes_[slot_of(id)] <= (slot.outside ? 0u : 1u);
   }
 
@@ -111,13 +121,15 @@ class Twins {
       const Op *outer, *inner;
       bool drops_both;  ///< else the inner one stays
     };
-    static const Rule rules[] = {{&op_of<Neg>, &op_of<Neg>, true},          {&op_of<LogicalNot>, &op_of<LogicalNot>, true},
-                                 {&op_of<Abs>, &op_of<Abs>, false},         {&op_of<Relu>, &op_of<Relu>, false},
-                                 {&op_of<Floor>, &op_of<Floor>, false},     {&op_of<Ceil>, &op_of<Ceil>, false},
-                                 {&op_of<Sign>, &op_of<Sign>, false}};
+    static const Rule rules[] = {
+        {&op_of<Neg>, &op_of<Neg>, true},      {&op_of<LogicalNot>, &op_of<LogicalNot>, true},
+        {&op_of<Abs>, &op_of<Abs>, false},     {&op_of<Relu>, &op_of<Relu>, false},
+        {&op_of<Floor>, &op_of<Floor>, false}, {&op_of<Ceil>, &op_of<Ceil>, false},
+        {&op_of<Sign>, &op_of<Sign>, false}};
     const Instruction& c = t_.calls[i];
     const ValueId out = t_.outputs_of(c)[0], in = c.inputs == 1 ? t_.inputs_of(c)[0] : kNone;
-    if (in == kNone || !is_constant(in) || t_.slots[slot_of(in)].outside || !could_be(out, in)) return false;
+    if (in == kNone || !is_constant(in) || t_.slots[slot_of(in)].outside || !could_be(out, in))
+      return false;
     const Instruction& inner = t_.calls[made_by_[slot_of(in)]];
     for (const Rule& rule : rules) {
       if (c.op != rule.outer || inner.op != rule.inner || inner.inplace) continue;
@@ -169,11 +181,14 @@ Simplified simplify(const Trace& trace, const PassOptions& options) {
 }
 
 void verify(const Trace& trace, const Simplified& simplified) {
-  GRAPNEL_ASSERT(simplified.skipped.size() == trace.calls.size(), "passes answered for ", simplified.skipped.size(), " of ", trace.calls.size(), " calls");
+  GRAPNEL_ASSERT(simplified.skipped.size() == trace.calls.size(), "passes answered for ",
+                 simplified.skipped.size(), " of ", trace.calls.size(), " calls");
   std::vector<bool> replaced(trace.slots.size());
   for (const auto& [from, to] : simplified.same) {
-    GRAPNEL_ASSERT(from != to && trace.slots[from].bytes == trace.slots[to].bytes, "slot ", from, " cannot stand for slot ", to);
-    GRAPNEL_ASSERT(!trace.slots[from].live && !trace.slots[from].outside, "slot ", from, " is seen from outside");
+    GRAPNEL_ASSERT(from != to && trace.slots[from].bytes == trace.slots[to].bytes, "slot ", from,
+                   " cannot stand for slot ", to);
+    GRAPNEL_ASSERT(!trace.slots[from].live && !trace.slots[from].outside, "slot ", from,
+                   " is seen from outside");
     GRAPNEL_ASSERT(!replaced[from] && !replaced[to], "slot ", to, " was replaced itself");
     replaced[from] = true;
   }
@@ -184,14 +199,16 @@ void verify(const Trace& trace, const Simplified& simplified) {
     for (const ValueId id : trace.outputs_of(c)) {
       if (id == kNone) continue;
       const Slot& slot = trace.slots[trace.values[id].slot];
-      GRAPNEL_ASSERT(!slot.live && !slot.outside, "the result of call ", i, ", ", c.op->name, ", is needed");
+      GRAPNEL_ASSERT(!slot.live && !slot.outside, "the result of call ", i, ", ", c.op->name,
+                     ", is needed");
     }
   }
 }
 
 void redirect(Trace& trace, const Simplified& simplified) {
   for (const auto& [from, to] : simplified.same)
-    for (ValueId v = trace.slots[from].first; v != kNone; v = trace.values[v].next) trace.values[v].slot = to;
+    for (ValueId v = trace.slots[from].first; v != kNone; v = trace.values[v].next)
+      trace.values[v].slot = to;
 }
 
 }  // namespace grapnel::compile_detail

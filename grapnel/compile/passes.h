@@ -18,13 +18,14 @@ struct PassOptions {
   bool copies = true;   ///< read the original of a copy that never changes
   bool algebra = true;  ///< steps that undo or repeat each other
   bool fusion = true;
-  bool sweeps = true;              ///< run neighbouring groups span by span
-  bool epilogues = true;           ///< run what follows a product or convolution on its tiles
-  bool prologues = true;           ///< compute operands of products piece by piece
-  bool background_kernels = true;  ///< start interpreted and switch to machine code when it is there
+  bool sweeps = true;     ///< run neighbouring groups span by span
+  bool epilogues = true;  ///< run what follows a product or convolution on its tiles
+  bool prologues = true;  ///< compute operands of products piece by piece
+  /// Start interpreted and switch to machine code when it is there.
+  bool background_kernels = true;
   /// Groups without reductions that move more than this store their results past the caches.
   int64_t stream_bytes = base::last_level_cache();
-  Stage fails = Stage::none;       ///< for tests: the step that fails
+  Stage fails = Stage::none;  ///< for tests: the step that fails
 };
 PassOptions& pass_options();
 
@@ -35,7 +36,8 @@ struct Simplified {
   std::vector<std::pair<capture::SlotId, capture::SlotId>> same;
 };
 Simplified simplify(const capture::Trace& trace, const PassOptions& options);
-/// Throws InternalError unless what the passes found fits the trace: twins are of one size, nothing that is needed is skipped.
+/// Throws InternalError unless what the passes found fits the trace: twins are of one size, nothing
+/// that is needed is skipped.
 void verify(const capture::Trace& trace, const Simplified& simplified);
 
 /// Makes values over slots that have a twin look at the twin.

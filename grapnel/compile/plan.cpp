@@ -41,9 +41,10 @@ class Planner {
 
  private:
   struct SlotState {
-    int32_t write = -1;       ///< last item that wrote it
-    int32_t read = -1;        ///< last item that read it from memory
-    ValueId written = kNone;  ///< how `write` wrote it, if that was a group that has it in a register
+    int32_t write = -1;  ///< last item that wrote it
+    int32_t read = -1;   ///< last item that read it from memory
+    /// How `write` wrote it, if that was a group that has it in a register.
+    ValueId written = kNone;
   };
 
   const Value& value(ValueId id) const { return t_.values[id]; }
@@ -74,8 +75,9 @@ class Planner {
     if (options_.fuse && c.op->elementwise && !reads_its_target_elsewhere(c)) {
       GroupBuilder* b = find_group(c, Group::Reduce::none);
       add_elementwise(b ? *b : open_group(t_.outputs_of(c)[0]), i);
-    } else if (const Group::Reduce kind =
-                   options_.fuse && c.op->family == Family::reduction ? reduce_kind(c) : Group::Reduce::none;
+    } else if (const Group::Reduce kind = options_.fuse && c.op->family == Family::reduction
+                                              ? reduce_kind(c)
+                                              : Group::Reduce::none;
                kind != Group::Reduce::none) {
       GroupBuilder* b = find_group(c, kind);
       // Alone, sums of columns are better left to their own kernel.
@@ -120,14 +122,17 @@ class Planner {
 
   GroupBuilder* find_group(const Instruction& c, Group::Reduce reduction) {
     const auto last = static_cast<int32_t>(items_.size()) - 1;
-    const ValueId space = reduction != Group::Reduce::none ? t_.inputs_of(c)[0] : t_.outputs_of(c)[0];
+    const ValueId space =
+        reduction != Group::Reduce::none ? t_.inputs_of(c)[0] : t_.outputs_of(c)[0];
     for (int32_t g = last; g > barrier_ && g > last - kLookBack; --g) {
       if (items_[static_cast<size_t>(g)].group < 0) continue;
       GroupBuilder& b = building_[static_cast<size_t>(items_[static_cast<size_t>(g)].group)];
       if (!sequence_.same(b.group().space, space) || b.is_full()) continue;
-      if (!(reduction == Group::Reduce::none ? fits(b, c, g == last) : fits(b, c, reduction))) continue;
+      if (!(reduction == Group::Reduce::none ? fits(b, c, g == last) : fits(b, c, reduction)))
+        continue;
       if (b.group().product && !fits_tiles(c, reduction)) {
-        // A sum of columns by itself costs less than what the product saves; anything else is better off with the group.
+        // A sum of columns by itself costs less than what the product saves; anything else is
+        // better off with the group.
         if (reduction == Group::Reduce::columns) continue;
         detach_product(b);
       }
@@ -141,7 +146,8 @@ class Planner {
     return reduction == Group::Reduce::none && !t_.slots[value(t_.outputs_of(c)[0]).slot].outside;
   }
 
-  /// Whether the operands of a call can be read in a group; `related`: one of them is there already.
+  /// Whether the operands of a call can be read in a group; `related`: one of them is there
+  /// already.
   bool operands_fit(const GroupBuilder& b, const Instruction& c, bool all_full, bool& related) {
     const auto inputs = t_.inputs_of(c);
     for (size_t k = first_operand(c); k < inputs.size(); ++k) {
@@ -168,8 +174,8 @@ class Planner {
              same_reduction(t_, shape_, t_.calls[b.group().reductions[0].call], c)));
   }
 
-  /// Right after a group, a call over the same sequence joins it even if they share no operand: something later brings both together, as
-  /// an optimiser's averages and parameters are.
+  /// Right after a group, a call over the same sequence joins it even if they share no operand:
+  /// something later brings both together, as an optimiser's averages and parameters are.
   bool fits(const GroupBuilder& b, const Instruction& c, bool related) {
     if (!operands_fit(b, c, false, related) || !related) return false;
     const ValueId w = t_.outputs_of(c)[0];
@@ -199,7 +205,8 @@ class Planner {
     note_write(value(out).slot, b.item, out);
   }
 
-  /// Two items: the call, and behind it the group that takes it in if something follows that runs on tiles.
+  /// Two items: the call, and behind it the group that takes it in if something follows that runs
+  /// on tiles.
   void add_product(uint32_t i, const Tiled& t) {
     const ValueId out = t_.outputs_of(t_.calls[i])[0];
     Item call;
@@ -208,7 +215,8 @@ class Planner {
     items_.push_back(std::move(call));
     GroupBuilder& b = open_group(out);
     b.add_product(i, t);
-    for (const GroupBuilder::Read& r : b.reads()) note_read(r.slot, r.anywhere ? last_call_ : b.item);
+    for (const GroupBuilder::Read& r : b.reads())
+      note_read(r.slot, r.anywhere ? last_call_ : b.item);
     note_write(value(out).slot, b.item, out);
   }
 
@@ -291,14 +299,16 @@ class Planner {
     return plan;
   }
 
-  /// Whether a product with an addend, the last call of the plan so far, reads what the item before it makes.
+  /// Whether a product with an addend, the last call of the plan so far, reads what the item before
+  /// it makes.
   bool follows_its_prologue(const Plan& plan, const Group& product) const {
     if (!options_.prologues || product.program.steps.empty() || plan.items.size() < 2) return false;
     const Item& before = plan.items[plan.items.size() - 2];
     if (before.group < 0) return false;
     const Group& g = plan.groups[static_cast<size_t>(before.group)];
     const Instruction& c = t_.calls[product.product.call];
-    const ValueId operand = t_.inputs_of(c)[static_cast<size_t>(tiled(*c.op, t_.attrs_of(c)).operand)];
+    const ValueId operand =
+        t_.inputs_of(c)[static_cast<size_t>(tiled(*c.op, t_.attrs_of(c)).operand)];
     return g.outputs.size() == 1 && value(g.outputs[0].value).slot == value(operand).slot;
   }
 

@@ -1,36 +1,45 @@
-/// Plan: which calls of a trace become one kernel, in which order things run, and what is stored at all.
+/// Plan: which calls of a trace become one kernel, in which order things run, and what is stored at
+/// all.
 ///
-/// A plan is made once per key and holds for every trace of that key, so it may use nothing but what Note [Keys] says is equal: no
-/// sizes, strides or values.
+/// A plan is made once per key and holds for every trace of that key, so it may use nothing but
+/// what Note [Keys] says is equal: no sizes, strides or values.
 ///
 /// Note [Fusing]
-/// A group is a set of elementwise calls (and reductions of their results) over one sequence of elements: values that have, by the shape
-/// rules, the same number of elements in the same row-major order. Inside a group results stay in registers; what nobody else needs is
-/// never stored. A call joins a group when everything it reads is either computed in that group for the same element or was in memory
-/// before the group started, and what it overwrites is read in the group only for the same element. Groups and single calls
-/// run in the order in which they were opened.
+/// A group is a set of elementwise calls (and reductions of their results) over one sequence of
+/// elements: values that have, by the shape rules, the same number of elements in the same
+/// row-major order. Inside a group results stay in registers; what nobody else needs is never
+/// stored. A call joins a group when everything it reads is either computed in that group for the
+/// same element or was in memory before the group started, and what it overwrites is read in the
+/// group only for the same element. Groups and single calls run in the order in which they were
+/// opened.
 ///
 /// Note [Sweeps]
-/// Neighbouring groups over one sequence run together, span by span: each of them computes some thousand elements, then the next one
-/// the same elements, so that what they hand to each other stays in the cache, and is stored nowhere else if nobody else reads it. Where a
-/// group reads results of a reduction of the same sweep (softmax, layer norm and their gradients), spans are whole rows. What cannot
-/// be known without sizes, that rows are not too long and that a result is broadcast along its own row, is looked at when the sweep
-/// runs; if it does not hold, the groups run one after the other.
+/// Neighbouring groups over one sequence run together, span by span: each of them computes some
+/// thousand elements, then the next one the same elements, so that what they hand to each other
+/// stays in the cache, and is stored nowhere else if nobody else reads it. Where a group reads
+/// results of a reduction of the same sweep (softmax, layer norm and their gradients), spans are
+/// whole rows. What cannot be known without sizes, that rows are not too long and that a result is
+/// broadcast along its own row, is looked at when the sweep runs; if it does not hold, the groups
+/// run one after the other.
 ///
 /// Note [Epilogues]
-/// A group may begin with a product or convolution. These are computed in tiles, cut by a rule that knows nothing but sizes, and the rest
-/// of the group runs on every tile right after it is finished, on the thread that has it in its cache. Eager mode computes the same tiles by
-/// the same calls, so fusing cannot change a bit. A product that nobody else reads has no memory: its tiles are computed
-/// where one of the group's results will lie, and are replaced by it. Only if no result has its type, or the group still reads what
-/// lay there, the product gets memory of its own.
-/// Where a reduction joins the group, or a write to memory from outside (a product can fail for want of memory and must not leave that half
-/// written), the product is a call of its own again.
+/// A group may begin with a product or convolution. These are computed in tiles, cut by a rule that
+/// knows nothing but sizes, and the rest of the group runs on every tile right after it is
+/// finished, on the thread that has it in its cache. Eager mode computes the same tiles by the same
+/// calls, so fusing cannot change a bit. A product that nobody else reads has no memory: its tiles
+/// are computed where one of the group's results will lie, and are replaced by it. Only if no
+/// result has its type, or the group still reads what lay there, the product gets memory of its
+/// own. Where a reduction joins the group, or a write to memory from outside (a product can fail
+/// for want of memory and must not leave that half written), the product is a call of its own
+/// again.
 ///
 /// Note [Prologues]
-/// A group that only prepares an operand of the product behind it (the left matrix, the images) runs together with it: rows are computed in memory
-/// of the thread right before the tiles that need them, so the operand is never stored as a whole. Products read it as they would
-/// read the whole, with the same distance between rows. If sizes say that rows would be needed by several threads, or that keeping what the
-/// group reads costs more memory than the operand, the two run one after the other.
+/// A group that only prepares an operand of the product behind it (the left matrix, the images)
+/// runs together with it: rows are computed in memory of the thread right before the tiles that
+/// need them, so the operand is never stored as a whole. Products read it as they would read the
+/// whole, with the same distance between rows. If sizes say that rows would be needed by several
+/// threads, or that keeping what the group reads costs more memory than the operand, the two run
+/// one after the other.
 #pragma once
 
 #include "grapnel/capture/trace.h"
@@ -48,7 +57,8 @@ struct Group {
     capture::ValueId value;  ///< what is written, with its type and geometry
     int32_t reg;
   };
-  /// What the group begins with, if it does: see Note [Epilogues]. Input 0 of the program is the product.
+  /// What the group begins with, if it does: see Note [Epilogues]. Input 0 of the program is the
+  /// product.
   struct Product {
     uint32_t call = capture::kNone;
     capture::SlotId memory =
@@ -96,7 +106,7 @@ struct Item {
   uint32_t call = capture::kNone;  ///< one call, or
   int32_t group = -1;              ///< a group
   int32_t sweep = -1;              ///< this is the first item of a sweep
-  bool prologue = false;           ///< a group that may run with the item behind it: see Note [Prologues]
+  bool prologue = false;  ///< a group that may run with the item behind it: see Note [Prologues]
   std::vector<capture::SlotId> last_uses;
 };
 
@@ -116,7 +126,8 @@ struct PlanOptions {
 /// `skipped[i]`: call i need not run.
 Plan make_plan(const capture::Trace& trace, const std::vector<bool>& skipped, PlanOptions options);
 
-/// Throws InternalError unless every call that is needed is in the plan once, behind everything it has to follow.
+/// Throws InternalError unless every call that is needed is in the plan once, behind everything it
+/// has to follow.
 void verify(const capture::Trace& trace, const std::vector<bool>& skipped, const Plan& plan);
 
 /// Whether two values over one slot have the same element at the same place of a sequence.

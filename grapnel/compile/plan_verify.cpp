@@ -49,9 +49,9 @@ class Order {
       const SlotId slot = t_.values[id].slot;
       if (const uint32_t writer = writer_[slot]; writer != kNone) {
         follows(call, writer);
-        GRAPNEL_ASSERT(!in_registers_[writer] || at_[writer].first == at_[call].first, "call ", call, ", ",
-                       c.op->name, ", reads what call ", writer, ", ", t_.calls[writer].op->name,
-                       ", does not store");
+        GRAPNEL_ASSERT(!in_registers_[writer] || at_[writer].first == at_[call].first, "call ",
+                       call, ", ", c.op->name, ", reads what call ", writer, ", ",
+                       t_.calls[writer].op->name, ", does not store");
       }
       // What a group has in a register it does not read from memory.
       if (writer_[slot] == kNone || at_[writer_[slot]].first != at_[call].first)
@@ -69,7 +69,8 @@ class Order {
   }
 
  private:
-  /// Whether the result of a call of the group is in memory when the group has run; that of the last one to write it.
+  /// Whether the result of a call of the group is in memory when the group has run; that of the
+  /// last one to write it.
   bool is_stored(const Group& g, uint32_t call) const {
     const SlotId slot = t_.values[t_.outputs_of(t_.calls[call])[0]].slot;
     for (const Group::Output& o : g.outputs)
@@ -115,11 +116,12 @@ void verify_product(const Trace& t, const Group& g) {
     is_result |= v.slot == memory && v.linear && v.dtype == t.values[out].dtype;
     GRAPNEL_ASSERT(!t.slots[v.slot].outside, name, ": the group writes to memory from outside");
     for (size_t k = 0; k < operands.size(); ++k)
-      GRAPNEL_ASSERT(
-          static_cast<int>(k) == form.addend || operands[k] == kNone || t.values[operands[k]].slot != v.slot,
-          name, ": the group overwrites operand ", k);
+      GRAPNEL_ASSERT(static_cast<int>(k) == form.addend || operands[k] == kNone ||
+                         t.values[operands[k]].slot != v.slot,
+                     name, ": the group overwrites operand ", k);
   }
-  GRAPNEL_ASSERT(is_result, name, ": it is computed in memory that is neither its own nor that of a result");
+  GRAPNEL_ASSERT(is_result, name,
+                 ": it is computed in memory that is neither its own nor that of a result");
   for (size_t k = 1; k < g.inputs.size(); ++k)
     GRAPNEL_ASSERT(t.values[g.inputs[k].value].slot != memory, name,
                    ": it is computed in memory that the group still reads");
@@ -135,15 +137,16 @@ void verify(const Trace& trace, const std::vector<bool>& skipped, const Plan& pl
     if (g.product) verify_product(trace, g);
   for (size_t i = 0; i < plan.items.size(); ++i) {
     if (!plan.items[i].prologue) continue;
-    GRAPNEL_ASSERT(plan.items[i].group >= 0 && i + 1 < plan.items.size() && product_at(plan, i + 1) != kNone,
-                   "item ", i, " prepares a product that is not there");
+    GRAPNEL_ASSERT(
+        plan.items[i].group >= 0 && i + 1 < plan.items.size() && product_at(plan, i + 1) != kNone,
+        "item ", i, " prepares a product that is not there");
     const Group& g = plan.groups[static_cast<size_t>(plan.items[i].group)];
     GRAPNEL_ASSERT(!g.product && g.reductions.empty() && g.outputs.size() == 1, "item ", i,
                    " does more than prepare a product");
   }
   for (const Sweep& s : plan.sweeps) {
-    GRAPNEL_ASSERT(s.parts.size() > 1 && s.first + s.parts.size() <= plan.items.size(), "a sweep of ",
-                   s.parts.size(), " parts at item ", s.first);
+    GRAPNEL_ASSERT(s.parts.size() > 1 && s.first + s.parts.size() <= plan.items.size(),
+                   "a sweep of ", s.parts.size(), " parts at item ", s.first);
     for (size_t k = 0; k < s.parts.size(); ++k)
       GRAPNEL_ASSERT(plan.items[s.first + k].group >= 0, "a single call in a sweep");
   }

@@ -32,10 +32,11 @@ void run_on(const GroupRun& run, const Tile& tile, int64_t grain) {
     });
     return;
   }
-  base::parallel_for(tile.rows, std::max<int64_t>(1, grain / tile.cols), [&](int64_t first, int64_t last) {
-    run.run(Tile{tile.begin + first * tile.pitch, last - first, tile.cols, tile.pitch},
-            {thread_scratch(scratch), 0, 0});
-  });
+  base::parallel_for(
+      tile.rows, std::max<int64_t>(1, grain / tile.cols), [&](int64_t first, int64_t last) {
+        run.run(Tile{tile.begin + first * tile.pitch, last - first, tile.cols, tile.pitch},
+                {thread_scratch(scratch), 0, 0});
+      });
 }
 
 /// A product as it stands in the trace.
@@ -49,8 +50,8 @@ struct Product {
   const Value& value() const { return t.values[out]; }
 
   Tensor result(const StoragePtr& memory) const {
-    return Tensor(
-        TensorImpl::create(memory, value().dtype, Shape(t.sizes_of(value())), Shape(t.strides_of(value()))));
+    return Tensor(TensorImpl::create(memory, value().dtype, Shape(t.sizes_of(value())),
+                                     Shape(t.strides_of(value()))));
   }
 
   /// Whether the operand that a prologue makes is needed piece by piece.
@@ -62,8 +63,8 @@ struct Product {
   /// Computes it in the memory of a slot.
   void run(const Operands& in, SlotId slot, Memory& memory, TileFn done, TileFn fill = {}) const {
     try {
-      form.product({in.pointers.data(), in.pointers.size()}, t.attrs_of(call), result(memory.storage(slot)),
-                   done, fill);
+      form.product({in.pointers.data(), in.pointers.size()}, t.attrs_of(call),
+                   result(memory.storage(slot)), done, fill);
     } catch (const Error& e) {
       rethrow_from(call, e);
     }
@@ -74,7 +75,8 @@ struct Product {
     for (size_t k = 0; k < in.tensors.size(); ++k) {
       const Tensor& x = in.tensors[k];
       if (static_cast<int>(k) == form.addend || !x.defined()) continue;
-      if (dtype_of(compute_type(value().dtype)) != x.dtype() || (form.copies_strided && !x.is_contiguous()))
+      if (dtype_of(compute_type(value().dtype)) != x.dtype() ||
+          (form.copies_strided && !x.is_contiguous()))
         return true;
     }
     return false;
@@ -86,10 +88,12 @@ struct Product {
   const Tiled form;
 };
 
-/// The group behind a product. The product lies in the memory of a result, everything else where it always does.
+/// The group behind a product. The product lies in the memory of a result, everything else where it
+/// always does.
 class Epilogue {
  public:
-  Epilogue(const GroupCode& code, const Product& product, Trace& trace, Memory& memory, RunCounts& counts)
+  Epilogue(const GroupCode& code, const Product& product, Trace& trace, Memory& memory,
+           RunCounts& counts)
       : memory_(memory),
         product_(product.value().slot),
         lies_in_(code.group->product.memory),
@@ -104,7 +108,8 @@ class Epilogue {
  private:
   static Place place(void* self, SlotId slot) {
     const Epilogue& e = *static_cast<Epilogue*>(self);
-    return {static_cast<char*>(e.memory_.storage(slot == e.product_ ? e.lies_in_ : slot)->data()), 0, false};
+    return {static_cast<char*>(e.memory_.storage(slot == e.product_ ? e.lies_in_ : slot)->data()),
+            0, false};
   }
 
   Memory& memory_;
@@ -130,12 +135,13 @@ class Prologue {
     const bool narrow = dtype_of(compute) != made_.dtype;
     const size_t scratch = (run_.scratch_bytes() + 63) & ~size_t{63};
     char* const memory = thread_scratch(
-        scratch + (narrow ? static_cast<size_t>(n + kernels::kTileMargin) * element_size(made_.dtype) : 0));
+        scratch +
+        (narrow ? static_cast<size_t>(n + kernels::kTileMargin) * element_size(made_.dtype) : 0));
     char* const values = narrow ? memory + scratch : static_cast<char*>(tile.local);
     run_.run(tile.begin, tile.begin + n, {memory, tile.begin, 0, values});
     if (narrow)
-      kernels::table().load[static_cast<int>(made_.dtype)][static_cast<int>(compute)](values, 1, tile.local,
-                                                                                      n);
+      kernels::table().load[static_cast<int>(made_.dtype)][static_cast<int>(compute)](
+          values, 1, tile.local, n);
   }
 
  private:
@@ -155,10 +161,11 @@ class Prologue {
 size_t bytes_kept(const Item& item, const Group& group, const Trace& trace) {
   size_t bytes = 0;
   for (const SlotId slot : item.last_uses) {
-    const bool is_read = std::any_of(group.inputs.begin(), group.inputs.end(), [&](const Group::Input& in) {
-      return trace.values[in.value].slot == slot;
-    });
-    if (is_read && !trace.slots[slot].live && !trace.slots[slot].outside) bytes += trace.slots[slot].bytes;
+    const bool is_read =
+        std::any_of(group.inputs.begin(), group.inputs.end(),
+                    [&](const Group::Input& in) { return trace.values[in.value].slot == slot; });
+    if (is_read && !trace.slots[slot].live && !trace.slots[slot].outside)
+      bytes += trace.slots[slot].bytes;
   }
   return bytes;
 }
@@ -173,8 +180,9 @@ void run_epilogue(const GroupCode& code, Trace& trace, Memory& memory, RunCounts
     return;
   }
   const Operands in(trace, product.call, memory);
-  // Interpreting costs too much per call to be done for short rows. And copies of operands beside several results could need more memory
-  // than eager mode, which is rid of the copies when it makes the results.
+  // Interpreting costs too much per call to be done for short rows. And copies of operands beside
+  // several results could need more memory than eager mode, which is rid of the copies when it
+  // makes the results.
   if (!code.kernel || (group.outputs.size() > 1 && product.copies(in))) {
     product.run(in, group.product.memory, memory, {});
     Epilogue(code, product, trace, memory, counts).on_everything();
@@ -183,18 +191,20 @@ void run_epilogue(const GroupCode& code, Trace& trace, Memory& memory, RunCounts
   }
 }
 
-bool run_prologue(const Item& item, const GroupCode& before, uint32_t number, const GroupCode& behind,
-                  Trace& trace, Memory& memory, RunCounts& counts) {
+bool run_prologue(const Item& item, const GroupCode& before, uint32_t number,
+                  const GroupCode& behind, Trace& trace, Memory& memory, RunCounts& counts) {
   const Product product(trace, number);
   const SlotId made = trace.values[before.group->outputs[0].value].slot;
   const size_t elements = static_cast<size_t>(trace.numel_of(product.value()));
-  if (elements == 0 || trace.slots[made].bytes == 0 || !before.kernel || (behind.group && !behind.kernel))
+  if (elements == 0 || trace.slots[made].bytes == 0 || !before.kernel ||
+      (behind.group && !behind.kernel))
     return false;
   if (bytes_kept(item, *before.group, trace) >
       std::min(trace.slots[made].bytes, trace.slots[product.value().slot].bytes))
     return false;
   const Operands in(trace, product.call, memory, product.form.operand);
-  if (!product.takes_pieces(in) || (behind.group && behind.group->outputs.size() > 1 && product.copies(in)))
+  if (!product.takes_pieces(in) ||
+      (behind.group && behind.group->outputs.size() > 1 && product.copies(in)))
     return false;
   const Prologue fill(before, trace, memory, counts);
   const SlotId slot = behind.group ? behind.group->product.memory : product.value().slot;

@@ -53,7 +53,8 @@ class Finder {
       return false;
     if (t_.slots[slot].live || t_.slots[slot].outside || last_[slot] != product) return false;
     for (size_t k = 0; k < operands.size(); ++k)
-      if (static_cast<int>(k) != form.operand && operands[k] != kNone && t_.values[operands[k]].slot == slot)
+      if (static_cast<int>(k) != form.operand && operands[k] != kNone &&
+          t_.values[operands[k]].slot == slot)
         return false;
     if (plan_.items[product].group < 0) return true;
     const Group& behind = plan_.groups[static_cast<size_t>(plan_.items[product].group)];

@@ -40,9 +40,11 @@ struct Replays::Entry {
     Shape sizes, strides;
     int64_t offset = 0;
   };
-  std::vector<uint64_t> key, result;  ///< words of the arguments, with the modes of the thread; words of the result
-  Trace trace;                        ///< holds storages from outside, except those of arguments
-  std::vector<std::pair<SlotId, uint32_t>> arguments;  ///< slots and the arguments whose memory they are
+  std::vector<uint64_t> key,
+      result;   ///< words of the arguments, with the modes of the thread; words of the result
+  Trace trace;  ///< holds storages from outside, except those of arguments
+  /// Slots and the arguments whose memory they are.
+  std::vector<std::pair<SlotId, uint32_t>> arguments;
   std::vector<Output> outputs;
   std::shared_ptr<const void> form;
 };
@@ -50,8 +52,11 @@ struct Replays::Entry {
 const void* Replays::form_of(const Entry& entry) { return entry.form.get(); }
 
 void refuse_types() {
-  fail("replay: arguments and results have to be tensors, numbers, text, optionals, containers and tuples of these, or structs with\n"
-       "`static void visit(auto& self, auto&& fn)` that calls fn on each member; and there has to be a result.\nCompile the function without replay.");
+  fail(
+      "replay: arguments and results have to be tensors, numbers, text, optionals, containers and "
+      "tuples of these, or structs with\n"
+      "`static void visit(auto& self, auto&& fn)` that calls fn on each member; and there has to "
+      "be a result.\nCompile the function without replay.");
 }
 
 namespace {
@@ -61,34 +66,43 @@ constexpr uint32_t kNoArgument = 0xffffffff;
 
 std::vector<uint64_t> key_of(const ReplayValues& arguments) {
   std::vector<uint64_t> key = arguments.words;
-  key.push_back(static_cast<uint64_t>(GradMode::is_enabled()) | static_cast<uint64_t>(InferenceMode::is_enabled()) << 1 |
-                static_cast<uint64_t>(Autocast::is_enabled()) << 2 | static_cast<uint64_t>(get_default_dtype()) << 8);
+  key.push_back(static_cast<uint64_t>(GradMode::is_enabled()) |
+                static_cast<uint64_t>(InferenceMode::is_enabled()) << 1 |
+                static_cast<uint64_t>(Autocast::is_enabled()) << 2 |
+                static_cast<uint64_t>(get_default_dtype()) << 8);
   return key;
 }
 
 uint32_t argument_over(const Storage* storage, const ReplayValues& arguments) {
   for (size_t i = 0; i < arguments.tensors.size(); ++i)
-    if (arguments.tensors[i].defined() && arguments.tensors[i].impl().storage.get() == storage) return static_cast<uint32_t>(i);
+    if (arguments.tensors[i].defined() && arguments.tensors[i].impl().storage.get() == storage)
+      return static_cast<uint32_t>(i);
   return kNoArgument;
 }
 
 [[noreturn]] void refuse(const std::string& what) {
-  fail("replay: the function ", what, ", so its body has to run on every call.\nCompile it without replay.");
+  fail("replay: the function ", what,
+       ", so its body has to run on every call.\nCompile it without replay.");
 }
 
 void check_pure(const Trace& trace) {
   for (const Instruction& c : trace.calls) {
-    if (c.op->random) refuse(str("draws random numbers (", c.op->name, " at ", base::describe({c.site}), ")"));
-    if (c.op->effect) refuse(str("calls code that is not recorded (", c.op->name, " at ", base::describe({c.site}), ")"));
+    if (c.op->random)
+      refuse(str("draws random numbers (", c.op->name, " at ", base::describe({c.site}), ")"));
+    if (c.op->effect)
+      refuse(str("calls code that is not recorded (", c.op->name, " at ", base::describe({c.site}),
+                 ")"));
     if (c.inplace && trace.slots[trace.values[trace.inputs_of(c)[0]].slot].outside)
-      refuse(str("writes to a tensor from outside (", c.op->name, " at ", base::describe({c.site}), ")"));
+      refuse(str("writes to a tensor from outside (", c.op->name, " at ", base::describe({c.site}),
+                 ")"));
   }
 }
 
 /// Keeps the trace it runs.
 class Keeper final : public record::Sink {
  public:
-  Keeper(Session& session, const ReplayValues& arguments) : session_(session), arguments_(arguments) {}
+  Keeper(Session& session, const ReplayValues& arguments)
+      : session_(session), arguments_(arguments) {}
 
   void expect(const ReplayValues& result) { result_ = &result; }
   void run(Trace& trace) override {
@@ -98,14 +112,16 @@ class Keeper final : public record::Sink {
     for (SlotId s = 0; s < trace.slots.size(); ++s) {
       if (!trace.slots[s].live) continue;
       bool returned = false;
-      for (const Tensor& t : result_->tensors) returned |= t.defined() && t.impl().storage == trace.slots[s].held;
+      for (const Tensor& t : result_->tensors)
+        returned |= t.defined() && t.impl().storage == trace.slots[s].held;
       if (!returned) refuse("keeps a tensor that it does not return");
       computed_.emplace_back(trace.slots[s].held.get(), s);
     }
     kept_ = trace;
     for (SlotId s = 0; s < kept_.slots.size(); ++s) {
       Slot& slot = kept_.slots[s];
-      const uint32_t argument = slot.outside ? argument_over(slot.storage, arguments_) : kNoArgument;
+      const uint32_t argument =
+          slot.outside ? argument_over(slot.storage, arguments_) : kNoArgument;
       if (argument != kNoArgument) inputs_.emplace_back(s, argument);
       if (slot.live || argument != kNoArgument) slot.held.reset();
       slot.storage = slot.held.get();
@@ -113,7 +129,8 @@ class Keeper final : public record::Sink {
     session_.run(trace);
   }
   void on_break(const record::Break& why, const Trace&) override {
-    refuse(str("looks at a value (", why.reason, why.site ? " at " : "", why.site ? base::describe({why.site}) : "", ")"));
+    refuse(str("looks at a value (", why.reason, why.site ? " at " : "",
+               why.site ? base::describe({why.site}) : "", ")"));
   }
   bool keys_sizes() const override { return session_.keys_sizes(); }
 
@@ -138,7 +155,9 @@ class Keeper final : public record::Sink {
 void check_no_grad(const ReplayValues& result) {
   for (const Tensor& t : result.tensors)
     if (t.defined() && t.requires_grad())
-      refuse("returns a tensor that requires grad, and gradients need the nodes that only the body makes");
+      refuse(
+          "returns a tensor that requires grad, and gradients need the nodes that only the body "
+          "makes");
 }
 
 /// Refuses everything; for comparing, which runs nothing.
@@ -146,7 +165,8 @@ class Inspector final : public record::Sink {
  public:
   void run(Trace&) override { refuse("is too long to be one graph"); }
   void on_break(const record::Break& why, const Trace&) override {
-    fail("replay audit: the function looks at a value (", why.reason, "), which it did not do when it was recorded.");
+    fail("replay audit: the function looks at a value (", why.reason,
+         "), which it did not do when it was recorded.");
   }
 };
 
@@ -155,8 +175,12 @@ class AttrWords final : public AttrVisitor {
  public:
   std::vector<uint64_t> words;
   void on(std::string_view, bool value) override { words.push_back(value); }
-  void on(std::string_view, int64_t value) override { words.push_back(static_cast<uint64_t>(value)); }
-  void on(std::string_view, double value) override { words.push_back(std::bit_cast<uint64_t>(value)); }
+  void on(std::string_view, int64_t value) override {
+    words.push_back(static_cast<uint64_t>(value));
+  }
+  void on(std::string_view, double value) override {
+    words.push_back(std::bit_cast<uint64_t>(value));
+  }
   void on(std::string_view, DType value) override { words.push_back(static_cast<uint64_t>(value)); }
   void on(std::string_view, const Shape& value) override {
     words.push_back(static_cast<uint64_t>(value.size()));
@@ -172,8 +196,12 @@ std::vector<uint64_t> attr_words(const Trace& trace, const Instruction& c) {
 
 [[noreturn]] void differs(const Trace& now, size_t call, const std::string& what) {
   const bool known = call < now.calls.size();
-  fail("replay audit: ", what, known ? str(", in call ", call, ", ", now.calls[call].op->name, " at ", base::describe({now.calls[call].site})) : "",
-       ".\nThe function is not pure: with the same arguments it did something else when it was recorded. Compile it without replay.");
+  fail("replay audit: ", what,
+       known ? str(", in call ", call, ", ", now.calls[call].op->name, " at ",
+                   base::describe({now.calls[call].site}))
+             : "",
+       ".\nThe function is not pure: with the same arguments it did something else when it was "
+       "recorded. Compile it without replay.");
 }
 
 void compare(const Trace& now, const Trace& then, const ReplayValues& arguments) {
@@ -186,10 +214,13 @@ void compare(const Trace& now, const Trace& then, const ReplayValues& arguments)
       if (in[k] != before[k]) differs(now, i, str("operand ", k, " is another value"));
       if (in[k] == kNone) continue;
       const Value &x = now.values[in[k]], &y = then.values[before[k]];
-      if (x.number != y.number || x.dtype != y.dtype) differs(now, i, str("operand ", k, " is of another type"));
-      if (x.number && now.numbers[x.slot] != then.numbers[y.slot]) differs(now, i, str("the number that is operand ", k, " has changed"));
+      if (x.number != y.number || x.dtype != y.dtype)
+        differs(now, i, str("operand ", k, " is of another type"));
+      if (x.number && now.numbers[x.slot] != then.numbers[y.slot])
+        differs(now, i, str("the number that is operand ", k, " has changed"));
       if (x.number) continue;
-      if (now.sizes_of(x) != then.sizes_of(y) || now.strides_of(x) != then.strides_of(y)) differs(now, i, str("operand ", k, " has another shape or layout"));
+      if (now.sizes_of(x) != then.sizes_of(y) || now.strides_of(x) != then.strides_of(y))
+        differs(now, i, str("operand ", k, " has another shape or layout"));
       const Slot &s = now.slots[x.slot], &t = then.slots[y.slot];
       if (s.outside && argument_over(s.storage, arguments) == kNoArgument && s.storage != t.storage)
         differs(now, i, str("operand ", k, " is another tensor from outside"));
@@ -197,7 +228,8 @@ void compare(const Trace& now, const Trace& then, const ReplayValues& arguments)
     if (attr_words(now, a) != attr_words(then, b)) differs(now, i, "its attributes have changed");
   }
   if (now.calls.size() != then.calls.size())
-    differs(now, std::min(now.calls.size(), then.calls.size()), str("there are ", now.calls.size(), " calls, and were ", then.calls.size()));
+    differs(now, std::min(now.calls.size(), then.calls.size()),
+            str("there are ", now.calls.size(), " calls, and were ", then.calls.size()));
 }
 
 }  // namespace
@@ -206,7 +238,9 @@ void ReplayValues::add(const Tensor& t) {
   words.push_back(t.defined());
   if (t.defined()) {
     const TensorImpl& impl = t.impl();
-    words.push_back(static_cast<uint64_t>(impl.dtype) | static_cast<uint64_t>(impl.wrapped_number) << 8 | static_cast<uint64_t>(t.requires_grad()) << 9 |
+    words.push_back(static_cast<uint64_t>(impl.dtype) |
+                    static_cast<uint64_t>(impl.wrapped_number) << 8 |
+                    static_cast<uint64_t>(t.requires_grad()) << 9 |
                     static_cast<uint64_t>(impl.sizes.size()) << 16);
     for (const int64_t x : impl.sizes) words.push_back(static_cast<uint64_t>(x));
     for (const int64_t x : impl.strides) words.push_back(static_cast<uint64_t>(x));
@@ -227,7 +261,8 @@ void ReplayValues::add(std::string_view plain) {
   }
 }
 
-std::shared_ptr<const Replays::Entry> Replays::find(const ReplayValues& arguments, const Body& body) const {
+std::shared_ptr<const Replays::Entry> Replays::find(const ReplayValues& arguments,
+                                                    const Body& body) const {
   std::shared_ptr<const Entry> found;
   {
     const std::vector<uint64_t> key = key_of(arguments);
@@ -240,8 +275,10 @@ std::shared_ptr<const Replays::Entry> Replays::find(const ReplayValues& argument
     record::RecordScope scope(inspector);
     const ReplayValues result = body();
     compare(scope.recorder().trace(), found->trace, arguments);
-    check(result.words == found->result, "replay audit: the function returns other plain values, or tensors of another kind, than when it was recorded.\n"
-                                         "It is not pure. Compile it without replay.");
+    check(result.words == found->result,
+          "replay audit: the function returns other plain values, or tensors of another kind, than "
+          "when it was recorded.\n"
+          "It is not pure. Compile it without replay.");
   }
   return found;
 }
@@ -279,7 +316,8 @@ void Replays::record(const ReplayValues& arguments, const Body& body) {
       out.from = From::part_of_argument;
       out.index = argument;
       for (uint32_t i = 0; i < arguments.tensors.size(); ++i)
-        if (arguments.tensors[i].defined() && &arguments.tensors[i].impl() == &impl) out.from = From::argument, out.index = i;
+        if (arguments.tensors[i].defined() && &arguments.tensors[i].impl() == &impl)
+          out.from = From::argument, out.index = i;
     }
   }
   const std::lock_guard lock(mutex_);
@@ -312,8 +350,11 @@ std::vector<Tensor> Replays::run(const Entry& entry, const ReplayValues& argumen
       case From::outside: results.push_back(out.outside); break;
       case From::part_of_argument:
       case From::computed: {
-        StoragePtr storage = out.from == From::computed ? made[out.index] : arguments.tensors[out.index].impl().storage;
-        results.emplace_back(TensorImpl::create(std::move(storage), out.dtype, out.sizes, out.strides, out.offset));
+        StoragePtr storage = out.from == From::computed
+                                 ? made[out.index]
+                                 : arguments.tensors[out.index].impl().storage;
+        results.emplace_back(
+            TensorImpl::create(std::move(storage), out.dtype, out.sizes, out.strides, out.offset));
         break;
       }
     }

@@ -1,9 +1,11 @@
 /// Replay: calling a pure function again without running its body.
 ///
-/// The first call with given arguments (types, sizes, layout and sharing of tensors; plain values as they are) records the body as usual
-/// and keeps the trace. Later calls put their tensors in its place and run it. That is only right for a function that is pure: what it
-/// returns depends on its arguments and on tensors it captured, which it reads and never writes; it does nothing else. What can be seen of that
-/// promise is checked when the body is recorded. Audit mode runs the body again on every call and compares what it would have done.
+/// The first call with given arguments (types, sizes, layout and sharing of tensors; plain values
+/// as they are) records the body as usual and keeps the trace. Later calls put their tensors in its
+/// place and run it. That is only right for a function that is pure: what it returns depends on its
+/// arguments and on tensors it captured, which it reads and never writes; it does nothing else.
+/// What can be seen of that promise is checked when the body is recorded. Audit mode runs the body
+/// again on every call and compares what it would have done.
 #pragma once
 
 #include <functional>
@@ -21,35 +23,49 @@
 
 namespace grapnel {
 
-/// Whether replayed functions are run for real beside every replay and compared; a difference is an Error that names the op and its line. Starts
-/// as true if the environment says GRAPNEL_AUDIT=replay.
+/// Whether replayed functions are run for real beside every replay and compared; a difference is an
+/// Error that names the op and its line. Starts as true if the environment says
+/// GRAPNEL_AUDIT=replay.
 void set_replay_audit(bool on);
 
 namespace compile_detail {
 
-/// Structs that list their members: `static void visit(auto& self, auto&& fn)` calls fn on each of them.
+/// Structs that list their members: `static void visit(auto& self, auto&& fn)` calls fn on each of
+/// them.
 template <class T>
 concept ListsMembers = requires(T& value) { T::visit(value, [](auto&) {}); };
 
-/// Tensors, numbers, text, optionals, containers and tuples of these, and structs that list their members.
+/// Tensors, numbers, text, optionals, containers and tuples of these, and structs that list their
+/// members.
 template <class T>
 constexpr bool is_replayable() {
   using V = std::remove_cvref_t<T>;
   if constexpr (std::is_void_v<V> || std::is_pointer_v<V>) return false;
-  else if constexpr (std::is_same_v<V, Tensor> || std::is_arithmetic_v<V> || std::is_enum_v<V> || std::is_convertible_v<const V&, std::string_view>) return true;
+  else if constexpr (std::is_same_v<V, Tensor> || std::is_arithmetic_v<V> || std::is_enum_v<V> ||
+                     std::is_convertible_v<const V&, std::string_view>)
+    return true;
   else if constexpr (ListsMembers<V>) return true;
-  else if constexpr (requires(V& v) { v.has_value(); *v; }) return is_replayable<decltype(*std::declval<V&>())>();
-  else if constexpr (requires(V& v) { std::begin(v) != std::end(v); }) return is_replayable<decltype(*std::begin(std::declval<V&>()))>();
+  else if constexpr (requires(V& v) {
+                       v.has_value();
+                       *v;
+                     })
+    return is_replayable<decltype(*std::declval<V&>())>();
+  else if constexpr (requires(V& v) { std::begin(v) != std::end(v); })
+    return is_replayable<decltype(*std::begin(std::declval<V&>()))>();
   else if constexpr (requires { std::tuple_size<V>::value; })
-    return []<size_t... I>(std::index_sequence<I...>) { return (is_replayable<std::tuple_element_t<I, V>>() && ...); }(std::make_index_sequence<std::tuple_size_v<V>>{});
+    return []<size_t... I>(std::index_sequence<I...>) {
+      return (is_replayable<std::tuple_element_t<I, V>>() && ...);
+    }(std::make_index_sequence<std::tuple_size_v<V>>{});
   else return false;
 }
 template <class Result, class... Args>
-inline constexpr bool replayable = !std::is_void_v<Result> && !std::is_reference_v<Result> && std::is_copy_constructible_v<Result> && is_replayable<Result>() &&
-                                   (is_replayable<Args>() && ...);
+inline constexpr bool replayable = !std::is_void_v<Result> && !std::is_reference_v<Result> &&
+                                   std::is_copy_constructible_v<Result> &&
+                                   is_replayable<Result>() && (is_replayable<Args>() && ...);
 [[noreturn]] void refuse_types();
 
-/// Calls on_tensor(Tensor&) for all tensors in a value and on_plain(bytes) for all else that is in it.
+/// Calls on_tensor(Tensor&) for all tensors in a value and on_plain(bytes) for all else that is in
+/// it.
 template <class T, class OnTensor, class OnPlain>
 void visit_value(T& value, OnTensor& on_tensor, OnPlain& on_plain) {
   using V = std::remove_const_t<T>;
@@ -78,7 +94,7 @@ void visit_value(T& value, OnTensor& on_tensor, OnPlain& on_plain) {
 /// What a call of a replayed function was given, or has returned.
 struct ReplayValues {
   std::vector<Tensor> tensors;
-  std::vector<uint64_t> words;  ///< plain values, and what tensors look like
+  std::vector<uint64_t> words;       ///< plain values, and what tensors look like
   std::shared_ptr<const void> form;  ///< of a result: all of it but its tensors
 
   void add(const Tensor& t);

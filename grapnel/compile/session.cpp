@@ -28,13 +28,18 @@ std::string_view name(Backend backend) {
   return "";
 }
 
-std::string Reason::str() const { return where.empty() ? what : grapnel::str(what, ", at ", where); }
+std::string Reason::str() const {
+  return where.empty() ? what : grapnel::str(what, ", at ", where);
+}
 
 std::string CompileStats::str() const {
   return grapnel::str(graphs, " graphs compiled in ", compile_ms, " ms, ", hits, " hits, ", misses,
-                      " misses, ", breaks, " breaks, ", fused_calls, " ops in ", kernels, " kernels");
+                      " misses, ", breaks, " breaks, ", fused_calls, " ops in ", kernels,
+                      " kernels");
 }
-std::ostream& operator<<(std::ostream& out, const CompileStats& stats) { return out << stats.str(); }
+std::ostream& operator<<(std::ostream& out, const CompileStats& stats) {
+  return out << stats.str();
+}
 
 CompileCounter::CompileCounter() : start_(graphs_of_program) {}
 int64_t CompileCounter::graphs() const { return graphs_of_program - start_; }
@@ -51,18 +56,21 @@ using namespace capture;
 
 namespace {
 
-/// A function that compiles this many graphs is told so once: something in it changes on every call.
+/// A function that compiles this many graphs is told so once: something in it changes on every
+/// call.
 constexpr int64_t kManyGraphs = 64;
 constexpr size_t kReasonsKept = 256;
 
 /// `fullgraph` of compiled functions that are called inside an open recording of this thread.
 constinit thread_local int nested_fullgraph = 0;
 
-/// During a backward pass: " in the tensor hook 'clip' registered at train.cpp:12, at the node of mul".
+/// During a backward pass: " in the tensor hook 'clip' registered at train.cpp:12, at the node of
+/// mul".
 std::string reader() {
   const std::string hook = visit::RunningHook::describe();
   const Node* node = engine::current_node();
-  return str(hook.empty() ? "" : " in the ", hook, node ? ", at the node of " : "", node ? node->name() : "");
+  return str(hook.empty() ? "" : " in the ", hook, node ? ", at the node of " : "",
+             node ? node->name() : "");
 }
 
 void keep(std::vector<Reason>& reasons, Reason reason) {
@@ -98,7 +106,8 @@ std::string text_of(const Trace& trace) {
 
 Reason Session::explain_miss(const Trace& trace) const {
   if (last_.words.empty())
-    return {"first graph of this function", trace.calls.empty() ? "" : base::describe({trace.calls[0].site})};
+    return {"first graph of this function",
+            trace.calls.empty() ? "" : base::describe({trace.calls[0].site})};
   size_t at = 0;
   while (at < trace.key.size() && at < last_.words.size() && trace.key[at] == last_.words[at]) ++at;
   const Instruction* now = nullptr;
@@ -118,11 +127,13 @@ Reason Session::explain_miss(const Trace& trace) const {
   const std::string where = base::describe({now->site});
   const auto number = now - trace.calls.data();
   if (!before)
-    return {str("call ", number, ", ", now->op->name, ", is new: the graph ended there before"), where};
-  if (before != now->op) return {str("call ", number, " is ", now->op->name, ", was ", before->name), where};
-  return {
-      str("call ", number, ", ", now->op->name, ": an operand, type, rank, broadcast or attribute differs"),
-      where};
+    return {str("call ", number, ", ", now->op->name, ", is new: the graph ended there before"),
+            where};
+  if (before != now->op)
+    return {str("call ", number, " is ", now->op->name, ", was ", before->name), where};
+  return {str("call ", number, ", ", now->op->name,
+              ": an operand, type, rank, broadcast or attribute differs"),
+          where};
 }
 
 void Session::run(Trace& trace) {
@@ -146,8 +157,8 @@ void Session::run(Trace& trace) {
   if (fell_back) {
     static std::once_flag warned;
     std::call_once(warned, [&] {
-      base::warn(
-          str("compile: backend ", name(options_.backend), " failed, so graphs run call by call: ", failure));
+      base::warn(str("compile: backend ", name(options_.backend),
+                     " failed, so graphs run call by call: ", failure));
     });
   }
   {
@@ -157,9 +168,9 @@ void Session::run(Trace& trace) {
     if (made) {
       Reason why = explain_miss(trace);
       log::compile([&] {
-        return str("graph of ", trace.calls.size(), " calls compiled in ", ms, " ms, ", executable->kernels,
-                   " kernels, ", executable->epilogues, " of them behind products and ",
-                   executable->prologues, " before: ", why.str());
+        return str("graph of ", trace.calls.size(), " calls compiled in ", ms, " ms, ",
+                   executable->kernels, " kernels, ", executable->epilogues,
+                   " of them behind products and ", executable->prologues, " before: ", why.str());
       });
       if (trace.walked) log::write("grapnel backward: " + text_of(trace));
       keep(stats_.miss_reasons, std::move(why));
@@ -170,11 +181,11 @@ void Session::run(Trace& trace) {
       stats_.fused_calls += executable->fused_calls;
       compiled_.push_back(trace.key);
       if (stats_.graphs == kManyGraphs)
-        base::warn(str(
-            "compile: a function has compiled ", kManyGraphs,
-            " graphs, which takes longer than it saves. The last one because ",
-            stats_.miss_reasons.empty() ? std::string("of a new graph") : stats_.miss_reasons.back().str(),
-            ".\nGRAPNEL_LOG=compile lists every reason."));
+        base::warn(str("compile: a function has compiled ", kManyGraphs,
+                       " graphs, which takes longer than it saves. The last one because ",
+                       stats_.miss_reasons.empty() ? std::string("of a new graph")
+                                                   : stats_.miss_reasons.back().str(),
+                       ".\nGRAPNEL_LOG=compile lists every reason."));
     } else {
       ++stats_.hits;
     }
@@ -204,7 +215,8 @@ void Session::on_break(const record::Break& why, const Trace& trace) {
     fail("fullgraph: ", why.reason, where.empty() ? "" : " at ", where, reader(), " after ",
          trace.calls.size(), " recorded ops", trace.calls.empty() ? "" : ", the last of which is ",
          trace.calls.empty() ? std::string_view() : trace.calls.back().op->name,
-         ".\nReturn the tensor and read it outside, wrap the reader in invoke(...) or opaque(...), or allow "
+         ".\nReturn the tensor and read it outside, wrap the reader in invoke(...) or opaque(...), "
+         "or allow "
          "breaks with fullgraph = false.");
   const std::lock_guard lock(mutex_);
   ++stats_.breaks;

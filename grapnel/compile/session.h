@@ -1,4 +1,5 @@
-/// Session: what one compiled function (or one CompiledBackward) remembers, and the sink its traces go to.
+/// Session: what one compiled function (or one CompiledBackward) remembers, and the sink its traces
+/// go to.
 #pragma once
 
 #include <memory>
@@ -39,7 +40,8 @@ class Session final : public record::Sink {
   std::vector<capture::Words> compiled_;
 };
 
-/// Records until `finish` if nothing is recorded on this thread yet; inside an open recording it changes nothing but adds `fullgraph`.
+/// Records until `finish` if nothing is recorded on this thread yet; inside an open recording it
+/// changes nothing but adds `fullgraph`.
 class CompileScope {
  public:
   explicit CompileScope(const std::shared_ptr<Session>& session);

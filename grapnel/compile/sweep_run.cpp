@@ -11,9 +11,11 @@ using kernels::kReduceChunk;
 
 namespace {
 
-/// What the local slots of a span may take: they stay in the second-level cache, with room to spare.
+/// What the local slots of a span may take: they stay in the second-level cache, with room to
+/// spare.
 constexpr int64_t kLocalBytes = 96 << 10;
-/// Longer rows are not worth keeping together: three of them no longer fit in the second-level cache.
+/// Longer rows are not worth keeping together: three of them no longer fit in the second-level
+/// cache.
 constexpr int64_t kLongestRow = 1 << 16;
 
 /// Rows as a reduction sees them; without one, elements are rows.
@@ -53,7 +55,8 @@ class InMemory {
  public:
   explicit InMemory(Memory& memory) : memory_(memory) {}
   static Place place(void* self, SlotId slot) {
-    return {static_cast<char*>(static_cast<InMemory*>(self)->memory_.storage(slot)->data()), 0, false};
+    return {static_cast<char*>(static_cast<InMemory*>(self)->memory_.storage(slot)->data()), 0,
+            false};
   }
 
  private:
@@ -80,7 +83,8 @@ class Places {
   static Place place(void* self, SlotId slot) {
     Places& p = *static_cast<Places*>(self);
     for (size_t i = 0; i < p.sweep_.locals.size(); ++i)
-      if (p.sweep_.locals[i].slot == slot) return {nullptr, p.offsets_[i], p.sweep_.locals[i].per_row};
+      if (p.sweep_.locals[i].slot == slot)
+        return {nullptr, p.offsets_[i], p.sweep_.locals[i].per_row};
     return {static_cast<char*>(p.memory_.storage(slot)->data()), 0, false};
   }
 
@@ -108,20 +112,24 @@ int64_t span_of(const Sweep& sweep, const Trace& trace, const Cut& cut) {
 template <class Fn>
 void for_spans(const Cut& cut, int64_t grain, Fn&& fn) {
   const int64_t per_row = (cut.row + cut.span - 1) / cut.span;
-  const int64_t spans = cut.in_parts ? cut.rows * per_row : (cut.elements + cut.span - 1) / cut.span;
-  base::parallel_for(spans, std::max<int64_t>(1, grain / cut.span), [&](int64_t first, int64_t last) {
-    for (int64_t s = first; s < last; ++s) {
-      // A span that is a part of a row ends where the row does.
-      const int64_t begin = cut.in_parts ? s / per_row * cut.row + s % per_row * cut.span : s * cut.span;
-      const int64_t limit = cut.in_parts ? (s / per_row + 1) * cut.row : cut.elements;
-      fn(begin, std::min(limit, begin + cut.span));
-    }
-  });
+  const int64_t spans =
+      cut.in_parts ? cut.rows * per_row : (cut.elements + cut.span - 1) / cut.span;
+  base::parallel_for(
+      spans, std::max<int64_t>(1, grain / cut.span), [&](int64_t first, int64_t last) {
+        for (int64_t s = first; s < last; ++s) {
+          // A span that is a part of a row ends where the row does.
+          const int64_t begin =
+              cut.in_parts ? s / per_row * cut.row + s % per_row * cut.span : s * cut.span;
+          const int64_t limit = cut.in_parts ? (s / per_row + 1) * cut.row : cut.elements;
+          fn(begin, std::min(limit, begin + cut.span));
+        }
+      });
 }
 
 }  // namespace
 
-void run_group(const Group& group, const BlockCode& code, Trace& trace, Memory& memory, RunCounts& counts) {
+void run_group(const Group& group, const BlockCode& code, Trace& trace, Memory& memory,
+               RunCounts& counts) {
   const uint32_t reduction = group.reductions.empty() ? kNone : group.reductions[0].call;
   Cut cut = cut_of(trace, group.space, reduction);
   if (cut.elements == 0) {
@@ -132,7 +140,7 @@ void run_group(const Group& group, const BlockCode& code, Trace& trace, Memory& 
   cut.in_parts = group.reduce == Group::Reduce::rows && cut.row > kReduceChunk;
   cut.span = group.reduce == Group::Reduce::none ? grain
              : cut.in_parts                      ? kReduceChunk
-                                                 : std::max<int64_t>(1, kReduceChunk / cut.row) * cut.row;
+                            : std::max<int64_t>(1, kReduceChunk / cut.row) * cut.row;
   InMemory places(memory);
   const GroupRun run(group, code, trace, cut, 0, &InMemory::place, &places, counts);
   if (group.reduce == Group::Reduce::columns) return run.run_columns(grain);
@@ -158,7 +166,8 @@ bool run_sweep(const Sweep& sweep, std::span<const SweepPart> parts, Trace& trac
   size_t scratch = 0;
   int64_t steps = 0;
   for (const SweepPart& part : parts) {
-    runs.emplace_back(*part.group, part.code, trace, cut, places.bytes(), &Places::place, &places, counts);
+    runs.emplace_back(*part.group, part.code, trace, cut, places.bytes(), &Places::place, &places,
+                      counts);
     scratch = std::max(scratch, runs.back().scratch_bytes());
     steps += runs.back().steps();
   }

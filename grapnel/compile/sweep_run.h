@@ -15,8 +15,9 @@ struct SweepPart {
   const Group* group;
   BlockCode code;
 };
-/// False, with nothing done, if the sizes of this trace do not permit it: then the groups have to run one after the other.
-bool run_sweep(const Sweep& sweep, std::span<const SweepPart> parts, capture::Trace& trace, Memory& memory,
-               RunCounts& counts);
+/// False, with nothing done, if the sizes of this trace do not permit it: then the groups have to
+/// run one after the other.
+bool run_sweep(const Sweep& sweep, std::span<const SweepPart> parts, capture::Trace& trace,
+               Memory& memory, RunCounts& counts);
 
 }  // namespace grapnel::compile_detail

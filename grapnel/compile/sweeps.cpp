@@ -9,7 +9,8 @@ namespace grapnel::compile_detail {
 
 using namespace capture;
 
-bool same_reduction(const Trace& trace, Classes& shape, const Instruction& a, const Instruction& b) {
+bool same_reduction(const Trace& trace, Classes& shape, const Instruction& a,
+                    const Instruction& b) {
   const auto &mine = *static_cast<const ReduceAttrs*>(trace.attrs_of(a)),
              &its = *static_cast<const ReduceAttrs*>(trace.attrs_of(b));
   return mine.dims == its.dims && shape.same(trace.inputs_of(a)[0], trace.inputs_of(b)[0]);
@@ -61,7 +62,8 @@ class Grower {
     if (g.reduce == Group::Reduce::columns || g.product) return false;
     const bool first = sweep.parts.empty();
     const bool per_row = !first && !sequence_.same(g.space, sweep.space);
-    if (per_row && (results_ == kNone || !sequence_.same(g.space, results_) || !g.reductions.empty()))
+    if (per_row &&
+        (results_ == kNone || !sequence_.same(g.space, results_) || !g.reductions.empty()))
       return false;
     if (!cuts_alike(g)) return false;
     std::vector<Group::Input> along_rows;
@@ -101,7 +103,8 @@ class Grower {
       const Instruction& c = t_.calls[r.call];
       if (sequence_.same(t_.outputs_of(c)[0], g.space))
         return false;  // rows of one element: nothing tells rows and elements apart
-      if (sweep.reduction != kNone && !same_reduction(t_, shape_, t_.calls[sweep.reduction], c)) return false;
+      if (sweep.reduction != kNone && !same_reduction(t_, shape_, t_.calls[sweep.reduction], c))
+        return false;
     }
     return true;
   }
@@ -134,7 +137,8 @@ class Grower {
       const auto known = touched_.find(touch.slot);
       if (known == touched_.end()) continue;
       for (const Touch& k : known->second)
-        if (!same_place(t_, touch.value, k.value) || !sequence_.same(touch.value, k.value)) return false;
+        if (!same_place(t_, touch.value, k.value) || !sequence_.same(touch.value, k.value))
+          return false;
     }
     return true;
   }
@@ -198,7 +202,8 @@ void find_locals(const Trace& t, Classes& sequence, Plan& plan) {
         if (o != here) o = kSeveral;
         continue;
       }
-      const bool alike = s == kNone || (t.values[s].dtype == v.dtype && sequence.same(s, touch.value));
+      const bool alike =
+          s == kNone || (t.values[s].dtype == v.dtype && sequence.same(s, touch.value));
       o = v.linear && alike && (o == kNobody || o == here) ? here : kSeveral;
       s = touch.value;
     }
@@ -225,7 +230,8 @@ void find_sweeps(const Trace& trace, Classes& sequence, Classes& shape, Plan& pl
     std::vector<size_t> before, parts;
     if (grower.add(plan.items[i])) {
       parts.push_back(i);
-      // Between the parts of a sweep are items that can run before all of them, and others that have to wait until after the last.
+      // Between the parts of a sweep are items that can run before all of them, and others that
+      // have to wait until after the last.
       Passed sweep(trace), after(trace);
       sweep.add(touches_of(trace, plan, plan.items[i]), false);
       int skipped = 0;

@@ -6,11 +6,13 @@
 
 namespace grapnel::compile_detail {
 
-/// Reorders the items of the plan, where nobody can tell, so that the parts of each sweep are neighbours, and lists the sweeps.
-/// `sequence`, `shape`: values with equal sequences and equal shapes, by the shape rules.
+/// Reorders the items of the plan, where nobody can tell, so that the parts of each sweep are
+/// neighbours, and lists the sweeps. `sequence`, `shape`: values with equal sequences and equal
+/// shapes, by the shape rules.
 void find_sweeps(const capture::Trace& trace, Classes& sequence, Classes& shape, Plan& plan);
 
-/// Whether two reductions cut their inputs into the same rows or columns: they lose the same dimensions of one shape.
+/// Whether two reductions cut their inputs into the same rows or columns: they lose the same
+/// dimensions of one shape.
 bool same_reduction(const capture::Trace& trace, Classes& shape, const capture::Instruction& a,
                     const capture::Instruction& b);
 

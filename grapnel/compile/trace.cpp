@@ -10,16 +10,20 @@ namespace {
 class Inspector final : public record::Sink {
  public:
   bool names_hooks() const override { return true; }
-  void run(capture::Trace&) override { fail("trace: the function is too long to be recorded in one piece."); }
+  void run(capture::Trace&) override {
+    fail("trace: the function is too long to be recorded in one piece.");
+  }
   void on_break(const record::Break& why, const capture::Trace&) override {
     fail("trace: ", why.reason, why.site ? str(" at ", base::describe({why.site})) : "",
-         ".\nA traced function computes nothing, so there is no value to read. Wrap the reader in invoke(...).");
+         ".\nA traced function computes nothing, so there is no value to read. Wrap the reader in "
+         "invoke(...).");
   }
 };
 
 }  // namespace
 
-Graph trace_list(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& fn, const std::vector<Tensor>& inputs) {
+Graph trace_list(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& fn,
+                 const std::vector<Tensor>& inputs) {
   Inspector inspector;
   record::RecordScope scope(inspector);
   std::vector<capture::ValueId> in, out;
@@ -29,7 +33,8 @@ Graph trace_list(const std::function<std::vector<Tensor>(const std::vector<Tenso
     const base::UserCodeScope user;
     results = fn(inputs);
   }
-  for (const Tensor& t : results) out.push_back(t.defined() ? scope.recorder().value_of(t) : capture::kNone);
+  for (const Tensor& t : results)
+    out.push_back(t.defined() ? scope.recorder().value_of(t) : capture::kNone);
   return Graph::from_trace(scope.recorder().trace(), in, out);
 }
 

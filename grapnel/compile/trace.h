@@ -10,11 +10,13 @@
 namespace grapnel {
 
 namespace compile_detail {
-Graph trace_list(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& fn, const std::vector<Tensor>& inputs);
+Graph trace_list(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& fn,
+                 const std::vector<Tensor>& inputs);
 }
 
-/// Calls `fn` on stand-ins for the inputs. Nothing is executed: writes to outside tensors, draws and gradients are undone afterwards.
-/// `fn` takes the tensors one by one or as a list, and returns a Tensor or a list of them.
+/// Calls `fn` on stand-ins for the inputs. Nothing is executed: writes to outside tensors, draws
+/// and gradients are undone afterwards. `fn` takes the tensors one by one or as a list, and returns
+/// a Tensor or a list of them.
 template <class F>
 Graph trace(F&& fn, const std::vector<Tensor>& inputs) {
   return compile_detail::trace_list(
@@ -31,7 +33,8 @@ Graph trace(F&& fn, const std::vector<Tensor>& inputs) {
             return as_list(std::invoke(fn, args...));
           }
         };
-        if constexpr (std::is_invocable_v<F&, const std::vector<Tensor>&> && !std::is_invocable_v<F&, Tensor>) {
+        if constexpr (std::is_invocable_v<F&, const std::vector<Tensor>&> &&
+                      !std::is_invocable_v<F&, Tensor>) {
           return call(x);
         } else if constexpr (std::is_invocable_v<F&>) {
           return call();
@@ -45,7 +48,9 @@ Graph trace(F&& fn, const std::vector<Tensor>& inputs) {
           check(x.size() == 3, "trace: the function takes three tensors, got ", x.size(), ".");
           return call(x[0], x[1], x[2]);
         } else {
-          static_assert(std::is_invocable_v<F&, Tensor, Tensor, Tensor, Tensor>, "trace: pass a function of at most four tensors, or of a std::vector<Tensor>");
+          static_assert(
+              std::is_invocable_v<F&, Tensor, Tensor, Tensor, Tensor>,
+              "trace: pass a function of at most four tensors, or of a std::vector<Tensor>");
           check(x.size() == 4, "trace: the function takes four tensors, got ", x.size(), ".");
           return call(x[0], x[1], x[2], x[3]);
         }

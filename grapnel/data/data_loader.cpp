@@ -13,11 +13,12 @@
 
 namespace grapnel::data {
 
-/// Workers take the numbers of batches in order and may run ahead of the reader by `prefetch`; the reader takes results in order.
+/// Workers take the numbers of batches in order and may run ahead of the reader by `prefetch`; the
+/// reader takes results in order.
 class Epoch::Work {
  public:
-  Work(DatasetPtr dataset, const DataLoaderOptions& options, int64_t epoch, std::vector<int64_t> order,
-       int64_t first, int64_t end)
+  Work(DatasetPtr dataset, const DataLoaderOptions& options, int64_t epoch,
+       std::vector<int64_t> order, int64_t first, int64_t end)
       : dataset_(std::move(dataset)),
         batch_size_(options.batch_size),
         seed_(mix_seed(options.seed, static_cast<uint64_t>(epoch))),
@@ -138,13 +139,15 @@ DataLoader::DataLoader(DatasetPtr dataset, const DataLoaderOptions& options)
   check(!options.sampler || !options.shuffle,
         "DataLoader: a sampler decides the order itself; leave out shuffle.");
   if (options_.sampler) return;
-  if (options_.shuffle) options_.sampler = std::make_shared<RandomSampler>(dataset_->size(), options_.seed);
+  if (options_.shuffle)
+    options_.sampler = std::make_shared<RandomSampler>(dataset_->size(), options_.seed);
   else options_.sampler = std::make_shared<SequentialSampler>(dataset_->size());
 }
 
 int64_t DataLoader::batches(size_t examples) const {
   const auto n = static_cast<int64_t>(examples);
-  return options_.drop_last ? n / options_.batch_size : (n + options_.batch_size - 1) / options_.batch_size;
+  return options_.drop_last ? n / options_.batch_size
+                            : (n + options_.batch_size - 1) / options_.batch_size;
 }
 
 int64_t DataLoader::size() const { return batches(options_.sampler->order(0).size()); }
@@ -154,7 +157,8 @@ Epoch DataLoader::epoch(int64_t number, int64_t first_batch) const {
   const int64_t end = batches(order.size());
   check(first_batch >= 0 && first_batch <= end, "DataLoader: batch ", first_batch,
         " was asked for, but an epoch has ", end, ".");
-  return Epoch(std::make_unique<Epoch::Work>(dataset_, options_, number, std::move(order), first_batch, end));
+  return Epoch(std::make_unique<Epoch::Work>(dataset_, options_, number, std::move(order),
+                                             first_batch, end));
 }
 
 }  // namespace grapnel::data

@@ -1,11 +1,12 @@
-/// DataLoader: batches of a dataset, made ahead of time by worker threads, in an order that does not depend on them.
+/// DataLoader: batches of a dataset, made ahead of time by worker threads, in an order that does
+/// not depend on them.
 ///
 ///   data::DataLoader loader(dataset, {.batch_size = 64, .shuffle = true, .workers = 2});
 ///   for (int64_t epoch = 0; epoch < 2; ++epoch)
 ///     for (const data::Example& batch : loader.epoch(epoch)) train(batch.data, batch.target);
 ///
-/// What an epoch holds depends on its number and the loader's seed only. A run that is resumed asks for the rest of an epoch:
-/// `loader.epoch(epoch, batches_done)`.
+/// What an epoch holds depends on its number and the loader's seed only. A run that is resumed asks
+/// for the rest of an epoch: `loader.epoch(epoch, batches_done)`.
 #pragma once
 
 #include <cstdint>
@@ -76,7 +77,8 @@ class Epoch {
 class DataLoader {
  public:
   DataLoader(DatasetPtr dataset, const DataLoaderOptions& options = {});
-  /// The batches of an epoch from `first_batch` on. An exception of the dataset is thrown where its batch is due.
+  /// The batches of an epoch from `first_batch` on. An exception of the dataset is thrown where its
+  /// batch is due.
   Epoch epoch(int64_t number, int64_t first_batch = 0) const;
   /// Batches per epoch.
   int64_t size() const;

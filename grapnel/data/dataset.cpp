@@ -21,15 +21,16 @@ Example Dataset::get_batch(std::span<const int64_t> indices, std::span<Generator
 }
 
 void Dataset::check_index(int64_t index) const {
-  check(index >= 0 && index < size(), "Dataset: example ", index, " was asked for, but there are ", size(),
-        ".");
+  check(index >= 0 && index < size(), "Dataset: example ", index, " was asked for, but there are ",
+        size(), ".");
 }
 
 TensorDataset::TensorDataset(Tensor data, Tensor target)
     : data_(std::move(data)), target_(std::move(target)) {
-  check(data_.dim() >= 1 && (!target_.defined() || (target_.dim() >= 1 && target_.size(0) == data_.size(0))),
-        "TensorDataset: data and target need one row per example, got shapes ", data_.shape(), " and ",
-        target_.defined() ? target_.shape() : Shape(), ".");
+  check(data_.dim() >= 1 &&
+            (!target_.defined() || (target_.dim() >= 1 && target_.size(0) == data_.size(0))),
+        "TensorDataset: data and target need one row per example, got shapes ", data_.shape(),
+        " and ", target_.defined() ? target_.shape() : Shape(), ".");
 }
 
 Example TensorDataset::get(int64_t index, Generator&) const {
@@ -41,7 +42,8 @@ Example TensorDataset::get_batch(std::span<const int64_t> indices, std::span<Gen
   for (const int64_t i : indices) check_index(i);
   const Tensor rows = empty({static_cast<int64_t>(indices.size())}, kInt64);
   std::ranges::copy(indices, rows.data_ptr<int64_t>());
-  return {data_.index_select(0, rows), target_.defined() ? target_.index_select(0, rows) : Tensor()};
+  return {data_.index_select(0, rows),
+          target_.defined() ? target_.index_select(0, rows) : Tensor()};
 }
 
 namespace {

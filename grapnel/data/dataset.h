@@ -2,9 +2,11 @@
 ///
 ///   struct Squares : data::Dataset {
 ///     int64_t size() const override { return 100; }
-///     data::Example get(int64_t i, Generator&) const override { return {full({1}, i), full({1}, i * i)}; }
+///     data::Example get(int64_t i, Generator&) const override { return {full({1}, i), full({1}, i
+///     * i)}; }
 ///   };
-///   auto noisy = data::map(std::make_shared<Squares>(), [](data::Example e, Generator& g) { return ...; });
+///   auto noisy = data::map(std::make_shared<Squares>(), [](data::Example e, Generator& g) { return
+///   ...; });
 #pragma once
 
 #include <functional>
@@ -18,7 +20,8 @@
 
 namespace grapnel::data {
 
-/// One example, or a batch of them stacked along a new first dimension. The target may be undefined.
+/// One example, or a batch of them stacked along a new first dimension. The target may be
+/// undefined.
 struct Example {
   Tensor data;
   Tensor target = {};
@@ -29,10 +32,11 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
-  /// Random changes to an example draw from `random`, which the loader derives from its seed, the epoch and the index: the same
-  /// whatever the number of workers.
+  /// Random changes to an example draw from `random`, which the loader derives from its seed, the
+  /// epoch and the index: the same whatever the number of workers.
   virtual Example get(int64_t index, Generator& random) const = 0;
-  /// A batch. Override it where the examples are at hand together; `randoms` has one generator per index.
+  /// A batch. Override it where the examples are at hand together; `randoms` has one generator per
+  /// index.
   virtual Example get_batch(std::span<const int64_t> indices, std::span<Generator> randoms) const;
 
  protected:

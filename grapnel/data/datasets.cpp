@@ -11,25 +11,30 @@
 
 namespace grapnel::data {
 
-// --- Fashion-MNIST --------------------------------------------------------------------------------------------------------------
+// --- Fashion-MNIST
+// --------------------------------------------------------------------------------------------------------------
 
 std::filesystem::path FashionMNIST::default_root() { return "/usr/share/datasets/fashion-mnist"; }
 
 FashionMNIST::FashionMNIST(const std::filesystem::path& root, Mode mode) {
   check(std::filesystem::is_directory(root), root.string(),
         ": there is no such folder, so Fashion-MNIST cannot be read.\n",
-        "On Debian: apt-get install dataset-fashion-mnist. Elsewhere: pass the folder with the four files "
+        "On Debian: apt-get install dataset-fashion-mnist. Elsewhere: pass the folder with the "
+        "four files "
         "*-ubyte.gz.");
   const std::string part = mode == Mode::train ? "train" : "t10k";
   const auto images_path = root / (part + "-images-idx3-ubyte.gz"),
              labels_path = root / (part + "-labels-idx1-ubyte.gz");
   IdxArray images = read_idx(images_path), labels = read_idx(labels_path);
-  check(images.sizes.size() == 3 && images.sizes[1] == 28 && images.sizes[2] == 28, images_path.string(),
-        ": has sizes ", IntArrayRef(images.sizes), "; images of 28 x 28 pixels are [count, 28, 28].");
-  check(labels.sizes.size() == 1 && labels.sizes[0] == images.sizes[0], labels_path.string(), ": has sizes ",
-        IntArrayRef(labels.sizes), " for ", images.sizes[0], " images; one label per image is needed.");
+  check(images.sizes.size() == 3 && images.sizes[1] == 28 && images.sizes[2] == 28,
+        images_path.string(), ": has sizes ", IntArrayRef(images.sizes),
+        "; images of 28 x 28 pixels are [count, 28, 28].");
+  check(labels.sizes.size() == 1 && labels.sizes[0] == images.sizes[0], labels_path.string(),
+        ": has sizes ", IntArrayRef(labels.sizes), " for ", images.sizes[0],
+        " images; one label per image is needed.");
   const auto largest = *std::ranges::max_element(labels.bytes);
-  check(largest < 10, labels_path.string(), ": holds label ", int{largest}, "; the classes are 0 to 9.");
+  check(largest < 10, labels_path.string(), ": holds label ", int{largest},
+        "; the classes are 0 to 9.");
   images_ = from_blob(images.bytes.data(), images.sizes, kUInt8).clone();
   targets_ = from_blob(labels.bytes.data(), labels.sizes, kUInt8).to(kInt64);
 }
@@ -62,11 +67,13 @@ Example FashionMNIST::get_batch(std::span<const int64_t> indices, std::span<Gene
   return out;
 }
 
-// --- text -----------------------------------------------------------------------------------------------------------------------
+// --- text
+// -----------------------------------------------------------------------------------------------------------------------
 
 namespace {
 
-/// Length of the character that begins at `at`: the whole UTF-8 sequence, or 1 for a byte that begins none.
+/// Length of the character that begins at `at`: the whole UTF-8 sequence, or 1 for a byte that
+/// begins none.
 size_t character_length(const std::string& text, size_t at) {
   const auto lead = static_cast<unsigned char>(text[at]);
   const size_t length = lead < 0x80                   ? 1
@@ -123,10 +130,13 @@ void TextCorpus::tokenise(const std::string& text, const Options& options) {
   vocabulary_.assign(different.begin(), different.end());
   tokens_ = empty({static_cast<int64_t>(all.size())}, kInt64);
   auto* to = tokens_.data_ptr<int64_t>();
-  for (const std::string& c : all) *to++ = std::ranges::lower_bound(vocabulary_, c) - vocabulary_.begin();
+  for (const std::string& c : all)
+    *to++ = std::ranges::lower_bound(vocabulary_, c) - vocabulary_.begin();
 }
 
-int64_t TextCorpus::size() const { return (tokens_.numel() - 1 - options_.block) / options_.stride + 1; }
+int64_t TextCorpus::size() const {
+  return (tokens_.numel() - 1 - options_.block) / options_.stride + 1;
+}
 
 Example TextCorpus::get(int64_t index, Generator&) const {
   check_index(index);

@@ -15,10 +15,12 @@ class FashionMNIST : public Dataset {
   enum class Mode : uint8_t { train, test };
   /// Where Debian's package dataset-fashion-mnist puts the files.
   static std::filesystem::path default_root();
-  static constexpr const char* classes[] = {"T-shirt", "trouser", "pullover", "dress", "coat",
-                                            "sandal",  "shirt",   "sneaker",  "bag",   "ankle boot"};
+  static constexpr const char* classes[] = {"T-shirt", "trouser",   "pullover", "dress",
+                                            "coat",    "sandal",    "shirt",    "sneaker",
+                                            "bag",     "ankle boot"};
 
-  explicit FashionMNIST(const std::filesystem::path& root = default_root(), Mode mode = Mode::train);
+  explicit FashionMNIST(const std::filesystem::path& root = default_root(),
+                        Mode mode = Mode::train);
   int64_t size() const override { return images_.size(0); }
   Example get(int64_t index, Generator& random) const override;
   Example get_batch(std::span<const int64_t> indices, std::span<Generator> randoms) const override;
@@ -38,7 +40,8 @@ class TextCorpus : public Dataset {
     /// Characters from the beginning of one window to that of the next; 0 stands for `block`.
     int64_t stride = 0;
   };
-  /// A file, or all files below a folder in order of their paths. UTF-8; bytes that are none count one by one.
+  /// A file, or all files below a folder in order of their paths. UTF-8; bytes that are none count
+  /// one by one.
   explicit TextCorpus(const std::filesystem::path& path, const Options& options);
   explicit TextCorpus(const std::filesystem::path& path) : TextCorpus(path, Options()) {}
   static TextCorpus from_text(const std::string& text, const Options& options);

@@ -23,7 +23,7 @@ class GzipReader {
     errno = 0;
     file_.reset(gzopen(path.c_str(), "rb"));
     check(file_ != nullptr, path.string(),
-                   ": cannot be opened: ", std::strerror(errno ? errno : ENOMEM), ".");
+          ": cannot be opened: ", std::strerror(errno ? errno : ENOMEM), ".");
   }
 
   /// Up to `size` bytes; fewer only at the end of the file.
@@ -36,15 +36,15 @@ class GzipReader {
     if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
     // zlib reports a stream that stops in the middle only beside the bytes it still could give.
     check(got >= 0 && (code == Z_OK || code == Z_STREAM_END), path_.string(),
-                   ": damaged: ", code == Z_ERRNO ? std::string_view(std::strerror(errno)) : text,
-                   ".\nInstall or download the file again.");
+          ": damaged: ", code == Z_ERRNO ? std::string_view(std::strerror(errno)) : text,
+          ".\nInstall or download the file again.");
     return static_cast<size_t>(got);
   }
 
   void read(void* out, size_t size, const char* what) {
     const size_t got = read_some(out, size);
     check(got == size, path_.string(), ": ends inside ", what, ": ", got, " of ", size,
-                   " bytes are there.\nInstall or download the file again.");
+          " bytes are there.\nInstall or download the file again.");
   }
 
  private:
@@ -76,8 +76,8 @@ IdxArray read_idx(const std::filesystem::path& path) {
     file.read(b.data(), b.size(), "the sizes");
     const uint64_t size = uint64_t{b[0]} << 24 | uint64_t{b[1]} << 16 | uint64_t{b[2]} << 8 | b[3];
     constexpr size_t limit = size_t{1} << 32;
-    check(size > 0 && size <= limit / total, path.string(), ": dimension ", i, " claims ", size, " entries, ",
-          size ? "which makes more than 4 GiB" : "which leaves no data",
+    check(size > 0 && size <= limit / total, path.string(), ": dimension ", i, " claims ", size,
+          " entries, ", size ? "which makes more than 4 GiB" : "which leaves no data",
           ".\nInstall or download the file again.");
     total *= size;
     array.sizes.push_back(static_cast<int64_t>(size));

@@ -1,7 +1,8 @@
 /// Reads IDX files, the format of MNIST and its relatives: plain or gzip-compressed, bytes only.
 ///
-/// A file is a magic number (0, 0, element type, number of dimensions), one big-endian u32 per dimension, and the elements.
-/// read_idx returns a whole and consistent array or throws an error that names the file and what is wrong with it.
+/// A file is a magic number (0, 0, element type, number of dimensions), one big-endian u32 per
+/// dimension, and the elements. read_idx returns a whole and consistent array or throws an error
+/// that names the file and what is wrong with it.
 #pragma once
 
 #include <cstdint>

@@ -34,12 +34,15 @@ std::vector<int64_t> RandomSampler::order(int64_t epoch) const {
   return {p, p + size_};
 }
 
-WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, int64_t count, uint64_t seed)
+WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, int64_t count,
+                                             uint64_t seed)
     : sums_(std::move(weights)), count_(count), seed_(seed) {
   for (const double w : sums_)
-    check(w >= 0 && std::isfinite(w), "WeightedRandomSampler: weights must not be negative, got ", w, ".");
+    check(w >= 0 && std::isfinite(w), "WeightedRandomSampler: weights must not be negative, got ",
+          w, ".");
   std::partial_sum(sums_.begin(), sums_.end(), sums_.begin());
-  check(!sums_.empty() && sums_.back() > 0, "WeightedRandomSampler: at least one weight must be positive.");
+  check(!sums_.empty() && sums_.back() > 0,
+        "WeightedRandomSampler: at least one weight must be positive.");
 }
 
 std::vector<int64_t> WeightedRandomSampler::order(int64_t epoch) const {
@@ -51,10 +54,11 @@ std::vector<int64_t> WeightedRandomSampler::order(int64_t epoch) const {
   return out;
 }
 
-DistributedSampler::DistributedSampler(SamplerPtr sampler, int64_t rank, int64_t world, bool drop_last)
+DistributedSampler::DistributedSampler(SamplerPtr sampler, int64_t rank, int64_t world,
+                                       bool drop_last)
     : sampler_(std::move(sampler)), rank_(rank), world_(world), drop_last_(drop_last) {
-  check(world > 0 && rank >= 0 && rank < world, "DistributedSampler: rank must be in [0, world), got rank ",
-        rank, " of ", world, ".");
+  check(world > 0 && rank >= 0 && rank < world,
+        "DistributedSampler: rank must be in [0, world), got rank ", rank, " of ", world, ".");
 }
 
 std::vector<int64_t> DistributedSampler::order(int64_t epoch) const {
@@ -62,7 +66,8 @@ std::vector<int64_t> DistributedSampler::order(int64_t epoch) const {
   const auto size = static_cast<int64_t>(all.size());
   const int64_t each = drop_last_ ? size / world_ : (size + world_ - 1) / world_;
   std::vector<int64_t> out;
-  for (int64_t i = 0; i < each; ++i) out.push_back(all[static_cast<size_t>((i * world_ + rank_) % size)]);
+  for (int64_t i = 0; i < each; ++i)
+    out.push_back(all[static_cast<size_t>((i * world_ + rank_) % size)]);
   return out;
 }
 

@@ -1,4 +1,5 @@
-/// Samplers: the order of the examples, as a function of the epoch. Equal seeds give equal orders, on every rank and after a restart.
+/// Samplers: the order of the examples, as a function of the epoch. Equal seeds give equal orders,
+/// on every rank and after a restart.
 #pragma once
 
 #include <memory>
@@ -37,7 +38,8 @@ class RandomSampler : public Sampler {
   uint64_t seed_;
 };
 
-/// `count` draws with replacement; example i is drawn with a probability in proportion to weights[i].
+/// `count` draws with replacement; example i is drawn with a probability in proportion to
+/// weights[i].
 class WeightedRandomSampler : public Sampler {
  public:
   WeightedRandomSampler(std::vector<double> weights, int64_t count, uint64_t seed = 0);
@@ -49,8 +51,8 @@ class WeightedRandomSampler : public Sampler {
   uint64_t seed_;
 };
 
-/// The share of one rank: every world-th example of another sampler's order. All ranks get equally many: the order is filled up from
-/// its beginning, or cut off if `drop_last`.
+/// The share of one rank: every world-th example of another sampler's order. All ranks get equally
+/// many: the order is filled up from its beginning, or cut off if `drop_last`.
 class DistributedSampler : public Sampler {
  public:
   DistributedSampler(SamplerPtr sampler, int64_t rank, int64_t world, bool drop_last = false);

@@ -19,7 +19,8 @@ struct Open {
 };
 }  // namespace
 
-BucketLayout assign_buckets(std::span<const BucketItem> items, std::span<const int64_t> limits, std::span<const size_t> order) {
+BucketLayout assign_buckets(std::span<const BucketItem> items, std::span<const int64_t> limits,
+                            std::span<const size_t> order) {
   check(!limits.empty(), "assign_buckets: there is no limit.");
   std::vector<size_t> natural(items.size());
   std::iota(natural.begin(), natural.end(), size_t{0});
@@ -44,17 +45,24 @@ BucketLayout assign_buckets(std::span<const BucketItem> items, std::span<const i
     if (bucket.level + 1 < limits.size()) ++bucket.level;
   }
 
-  // Every rank has to come to the same order, so what is left over goes by position, not by the order of a container.
+  // Every rank has to come to the same order, so what is left over goes by position, not by the
+  // order of a container.
   std::vector<Bucket> left;
   for (Open& bucket : open)
     if (!bucket.members.empty()) left.push_back({std::move(bucket.members), limits[bucket.level]});
   std::vector<size_t> position(items.size());
   for (size_t i = 0; i < order.size(); ++i) position[order[i]] = i;
-  std::sort(left.begin(), left.end(), [&](const Bucket& a, const Bucket& b) { return position[a.members[0]] < position[b.members[0]]; });
-  closed.insert(closed.end(), std::make_move_iterator(left.begin()), std::make_move_iterator(left.end()));
+  std::sort(left.begin(), left.end(), [&](const Bucket& a, const Bucket& b) {
+    return position[a.members[0]] < position[b.members[0]];
+  });
+  closed.insert(closed.end(), std::make_move_iterator(left.begin()),
+                std::make_move_iterator(left.end()));
   if (!by_arrival) {
-    const auto first = [](const Bucket& b) { return *std::min_element(b.members.begin(), b.members.end()); };
-    std::sort(closed.begin(), closed.end(), [&](const Bucket& a, const Bucket& b) { return first(a) < first(b); });
+    const auto first = [](const Bucket& b) {
+      return *std::min_element(b.members.begin(), b.members.end());
+    };
+    std::sort(closed.begin(), closed.end(),
+              [&](const Bucket& a, const Bucket& b) { return first(a) < first(b); });
   }
 
   BucketLayout layout;
@@ -65,17 +73,23 @@ BucketLayout assign_buckets(std::span<const BucketItem> items, std::span<const i
   return layout;
 }
 
-void check_buckets(const std::vector<std::vector<size_t>>& buckets, std::span<const BucketItem> items) {
+void check_buckets(const std::vector<std::vector<size_t>>& buckets,
+                   std::span<const BucketItem> items) {
   std::vector<bool> seen(items.size());
   for (size_t b = 0; b < buckets.size(); ++b) {
     check(!buckets[b].empty(), "bucket ", b, " is empty.");
     for (size_t index : buckets[b]) {
-      check(index < items.size(), "bucket ", b, " names parameter ", index, ", but there are only ", items.size(), ".");
-      check(!seen[index], "parameter ", index, " is in a bucket twice, the second time in bucket ", b, ".");
+      check(index < items.size(), "bucket ", b, " names parameter ", index, ", but there are only ",
+            items.size(), ".");
+      check(!seen[index], "parameter ", index, " is in a bucket twice, the second time in bucket ",
+            b, ".");
       seen[index] = true;
-      check(items[index].dtype == items[buckets[b][0]].dtype, "bucket ", b, " mixes types: parameter ", buckets[b][0], " is ", items[buckets[b][0]].dtype,
-            ", parameter ", index, " is ", items[index].dtype, ".\nA bucket travels as one tensor, so give each type a bucket of its own.");
-      check(!items[index].sparse_grad || buckets[b].size() == 1, "bucket ", b, " holds parameter ", index, ", whose gradient is sparse, together with others.");
+      check(items[index].dtype == items[buckets[b][0]].dtype, "bucket ", b,
+            " mixes types: parameter ", buckets[b][0], " is ", items[buckets[b][0]].dtype,
+            ", parameter ", index, " is ", items[index].dtype,
+            ".\nA bucket travels as one tensor, so give each type a bucket of its own.");
+      check(!items[index].sparse_grad || buckets[b].size() == 1, "bucket ", b, " holds parameter ",
+            index, ", whose gradient is sparse, together with others.");
     }
   }
   for (size_t i = 0; i < seen.size(); ++i) check(seen[i], "parameter ", i, " is in no bucket.");

@@ -13,7 +13,8 @@ inline constexpr int64_t kMiB = 1048576;
 
 struct BucketLayout {
   std::vector<std::vector<size_t>> buckets;  ///< indices of parameters
-  std::vector<int64_t> limits;               ///< the byte limit each bucket was filled up to; 0 for a sparse gradient
+  /// The byte limit each bucket was filled up to; 0 for a sparse gradient.
+  std::vector<int64_t> limits;
 };
 
 /// What the assignment has to know about a parameter.
@@ -23,12 +24,15 @@ struct BucketItem {
   bool sparse_grad = false;
 };
 
-/// Fills buckets of one type each up to the limits: a type's first bucket to limits[0], its next to limits[1] and so on; the last
-/// limit is used again. A tensor is never split; one that reaches the limit closes its bucket. With an `order`, tensors are
-/// taken in that order and buckets stay in the order in which they were closed; without, buckets are sorted by their first tensor.
-BucketLayout assign_buckets(std::span<const BucketItem> items, std::span<const int64_t> limits, std::span<const size_t> order = {});
+/// Fills buckets of one type each up to the limits: a type's first bucket to limits[0], its next to
+/// limits[1] and so on; the last limit is used again. A tensor is never split; one that reaches the
+/// limit closes its bucket. With an `order`, tensors are taken in that order and buckets stay in
+/// the order in which they were closed; without, buckets are sorted by their first tensor.
+BucketLayout assign_buckets(std::span<const BucketItem> items, std::span<const int64_t> limits,
+                            std::span<const size_t> order = {});
 
 /// Throws unless the buckets hold every parameter once, none is empty and none mixes types.
-void check_buckets(const std::vector<std::vector<size_t>>& buckets, std::span<const BucketItem> items);
+void check_buckets(const std::vector<std::vector<size_t>>& buckets,
+                   std::span<const BucketItem> items);
 
 }  // namespace grapnel::dist

@@ -1,7 +1,9 @@
-/// Communicator: one rank's end of a line between ranks, as a backend implements it. Users see ProcessGroup.
+/// Communicator: one rank's end of a line between ranks, as a backend implements it. Users see
+/// ProcessGroup.
 ///
-/// A collective is described by a Call, which all ranks can compare, and an Operation, which also has this rank's memory. A
-/// communicator is handed operations and completes their futures later, from a thread of its own.
+/// A collective is described by a Call, which all ranks can compare, and an Operation, which also
+/// has this rank's memory. A communicator is handed operations and completes their futures later,
+/// from a thread of its own.
 #pragma once
 
 #include <chrono>
@@ -15,7 +17,8 @@
 
 namespace grapnel::dist {
 
-/// Something between the ranks went wrong. The group refuses work from then on; ProcessGroup::renew makes another.
+/// Something between the ranks went wrong. The group refuses work from then on; ProcessGroup::renew
+/// makes another.
 class CommError : public Error {
  public:
   using Error::Error;
@@ -57,9 +60,12 @@ class Communicator {
   virtual int size() const = 0;
   /// Hands over an operation. Never blocks, never throws: failures go to the operation's future.
   virtual void submit(OperationPtr operation) = 0;
-  /// The communicator of some of the ranks, in the order given; all ranks call it alike. Null for those left out.
-  virtual std::shared_ptr<Communicator> split(const std::vector<int>& ranks, const std::string& name) = 0;
-  /// A communicator of the same ranks that has nothing to do with failures so far; all ranks call it alike.
+  /// The communicator of some of the ranks, in the order given; all ranks call it alike. Null for
+  /// those left out.
+  virtual std::shared_ptr<Communicator> split(const std::vector<int>& ranks,
+                                              const std::string& name) = 0;
+  /// A communicator of the same ranks that has nothing to do with failures so far; all ranks call
+  /// it alike.
   virtual std::shared_ptr<Communicator> renew() = 0;
   /// Makes every operation, here and on other ranks, fail with CommAborted.
   virtual void abort(const std::string& reason) = 0;

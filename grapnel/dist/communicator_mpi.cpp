@@ -1,13 +1,19 @@
-/// Processes as ranks: a thread that makes all calls of MPI and polls what is under way, and one that minds the deadlines.
+/// Processes as ranks: a thread that makes all calls of MPI and polls what is under way, and one
+/// that minds the deadlines.
 ///
 /// Note [Who calls MPI]
-/// The communication thread initialises MPI and makes every call after that, so any level of thread support will do. If the program has
-/// initialised MPI itself below MPI_THREAD_SERIALIZED, there is no such thread: progress is then made inside waits of the thread that
-/// called dist::init(). Deadlines are minded by a thread of their own, which calls nothing of MPI, so they hold even if MPI blocks.
+/// The communication thread initialises MPI and makes every call after that, so any level of thread
+/// support will do. If the program has initialised MPI itself below MPI_THREAD_SERIALIZED, there is
+/// no such thread: progress is then made inside waits of the thread that called dist::init().
+/// Deadlines are minded by a thread of their own, which calls nothing of MPI, so they hold even if
+/// MPI blocks.
 ///
-/// Calls are made one at a time, by whoever has the turn. A thread that begins to wait takes it for a moment, if it is free: a short
-/// collective is then complete before the communication thread would have woken up. It makes no call that may block, and
-/// leaves long ones to the communication thread, so deadlines hold for it, too.
+/// Calls are made one at a time, by whoever has the turn. A thread that begins to wait takes it for
+/// a moment, if it is free: a short collective is then complete before the communication thread
+/// would have woken up. It makes no call that may block, and leaves long ones to the communication
+/// thread, so deadlines hold for it, too.
+#include "grapnel/dist/communicator_mpi.h"
+
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -19,16 +25,17 @@
 #include <thread>
 
 #include "grapnel/base/module_file.h"
-#include "grapnel/dist/communicator_mpi.h"
 #include "grapnel/dist/mpi/transport.h"
 
 namespace grapnel::dist {
 
 namespace {
 
-constexpr std::chrono::microseconds kMovesData{2};  ///< a round of polling takes longer only if it copies something
-constexpr int kSpins = 20;                           ///< rounds of polling without a nap
-constexpr std::chrono::microseconds kMoment{150};    ///< how long a waiting thread drives, and keeps a core
+constexpr std::chrono::microseconds kMovesData{
+    2};                     ///< a round of polling takes longer only if it copies something
+constexpr int kSpins = 20;  ///< rounds of polling without a nap
+constexpr std::chrono::microseconds kMoment{
+    150};  ///< how long a waiting thread drives, and keeps a core
 constexpr std::chrono::milliseconds kRecently{5};
 
 using Line = MpiTransport::Line;
@@ -51,7 +58,8 @@ struct Posted {
   std::function<Ticket()> start;
   std::function<void()> finish;  ///< when the ticket is complete; may be empty
   bool may_block = false;
-  bool trusted = false;  ///< nobody was woken for it: its caller was expected to wait for it at once
+  /// Nobody was woken for it: its caller was expected to wait for it at once.
+  bool trusted = false;
 };
 using PostedPtr = std::shared_ptr<Posted>;
 
@@ -64,7 +72,8 @@ static_assert(std::is_trivially_copyable_v<Fingerprint>);
 
 class Engine final : public detail::Driver {
  public:
-  Engine(MpiTransport* transport, const MpiOptions& options) : transport_(transport), options_(options) {
+  Engine(MpiTransport* transport, const MpiOptions& options)
+      : transport_(transport), options_(options) {
     if (options.largest_count > 0) transport_->set_largest_count(options.largest_count);
     executor_ = std::make_shared<Executor>();
     if (transport_->allows_thread()) {
@@ -86,8 +95,9 @@ class Engine final : public detail::Driver {
     std::unique_lock lock(mutex_);
     if (posted->fate->failure) {
       lock.unlock();
-      return posted->op->done.set_error(std::make_exception_ptr(CommAborted(
-          str(describe(*posted), ", was refused, because the group was given up: ", posted->fate->text, "\nAll ranks can make another with ProcessGroup::renew()."))));
+      return posted->op->done.set_error(std::make_exception_ptr(CommAborted(str(
+          describe(*posted), ", was refused, because the group was given up: ", posted->fate->text,
+          "\nAll ranks can make another with ProcessGroup::renew()."))));
     }
     posted->trusted = !posted->may_block && waits_at_once_ && drove_recently();
     const bool wake = !posted->trusted;
@@ -98,7 +108,9 @@ class Engine final : public detail::Driver {
 
   void drive(const detail::FutureState& until) override {
     std::unique_lock turn(turn_, std::try_to_lock);
-    if (Lock lock(mutex_); !turn || std::any_of(pending_.begin(), pending_.end(), [](const auto& p) { return p.second->may_block; })) {
+    if (Lock lock(mutex_);
+        !turn || std::any_of(pending_.begin(), pending_.end(),
+                             [](const auto& p) { return p.second->may_block; })) {
       needed_ = true;
       return changed_.notify_all();
     }
@@ -119,7 +131,8 @@ class Engine final : public detail::Driver {
     }
   }
 
-  /// Ends a line, as soon as nothing is under way on it. After a failure something may be for good; then it stays.
+  /// Ends a line, as soon as nothing is under way on it. After a failure something may be for good;
+  /// then it stays.
   void close(Line line, const FatePtr& fate) {
     std::lock_guard lock(mutex_);
     closing_.push_back({line, fate});
@@ -142,7 +155,8 @@ class Engine final : public detail::Driver {
   const MpiOptions& options() const { return options_; }
   const std::shared_ptr<Executor>& executor() const { return executor_; }
 
-  /// At the end of the program. After a timeout a rank may be gone, and MPI_Finalize would wait for it: then MPI is left as it is.
+  /// At the end of the program. After a timeout a rank may be gone, and MPI_Finalize would wait for
+  /// it: then MPI is left as it is.
   void shut_down() {
     std::unique_lock lock(mutex_);
     stopping_ = true;
@@ -150,7 +164,8 @@ class Engine final : public detail::Driver {
     deadlines_.notify_all();
     if (!thread_.joinable()) {
       if (!timed_out_) transport_->disconnect();
-    } else if (changed_.wait_for(lock, std::chrono::seconds(timed_out_ ? 1 : 60), [&] { return stopped_; })) {
+    } else if (changed_.wait_for(lock, std::chrono::seconds(timed_out_ ? 1 : 60),
+                                 [&] { return stopped_; })) {
       lock.unlock();
       thread_.join();
       lock.lock();
@@ -177,9 +192,12 @@ class Engine final : public detail::Driver {
     }
     return f;
   }
-  static std::string describe(const Posted& p) { return str(p.op->call.str(), ", number ", p.op->sequence, " of group '", p.group, "'"); }
+  static std::string describe(const Posted& p) {
+    return str(p.op->call.str(), ", number ", p.op->sequence, " of group '", p.group, "'");
+  }
 
-  void fail(const FatePtr& fate, std::exception_ptr why, const std::string& text, bool tell, Lock& lock) {
+  void fail(const FatePtr& fate, std::exception_ptr why, const std::string& text, bool tell,
+            Lock& lock) {
     if (fate->failure) return;
     fate->failure = why;
     fate->text = text;
@@ -199,7 +217,8 @@ class Engine final : public detail::Driver {
     lock.lock();
   }
 
-  // --- the communication thread ---------------------------------------------------------------------------------------------------
+  // --- the communication thread
+  // ---------------------------------------------------------------------------------------------------
 
   void communicate(const Future<Done>& connected) {
     try {
@@ -220,16 +239,20 @@ class Engine final : public detail::Driver {
       }
       const bool nothing_to_poll = !turn || active_.empty();
       if (turn) turn.unlock();
-      // MPI moves long messages in pieces, inside the calls that ask whether they are complete: a call that took its time has moved one, and
-      // the next is not far.
+      // MPI moves long messages in pieces, inside the calls that ask whether they are complete: a
+      // call that took its time has moved one, and the next is not far.
       const bool moves_data = Clock::now() - begin > kMovesData;
       Lock lock(mutex_);
       if (stopping_ && commands_.empty() && notes_.empty()) break;
       if (nothing_to_poll) {
-        // Notes of other ranks have to be seen, too, but there is no hurry; more so if somebody may have been trusted in vain.
-        const auto nap = drove_recently() ? std::chrono::microseconds(500) : std::chrono::milliseconds(20);
+        // Notes of other ranks have to be seen, too, but there is no hurry; more so if somebody may
+        // have been trusted in vain.
+        const auto nap =
+            drove_recently() ? std::chrono::microseconds(500) : std::chrono::milliseconds(20);
         changed_.wait_for(lock, nap, [&] {
-          return stopping_ || needed_ || !notes_.empty() || std::any_of(commands_.begin(), commands_.end(), [](const PostedPtr& p) { return !p->trusted; });
+          return stopping_ || needed_ || !notes_.empty() ||
+                 std::any_of(commands_.begin(), commands_.end(),
+                             [](const PostedPtr& p) { return !p->trusted; });
         });
         continue;
       }
@@ -238,14 +261,18 @@ class Engine final : public detail::Driver {
         idle_rounds = 0;
         continue;
       }
-      // Polling takes time from the threads that compute, so it backs off, unless one of them waits for the result anyway. A thread that naps is
-      // woken at once, ahead of those that compute; one that only yields would wait for them to use up their time.
+      // Polling takes time from the threads that compute, so it backs off, unless one of them waits
+      // for the result anyway. A thread that naps is woken at once, ahead of those that compute;
+      // one that only yields would wait for them to use up their time.
       if (detail::waiting_threads.load(std::memory_order_relaxed) > 0) std::this_thread::yield();
-      else if (++idle_rounds > kSpins) std::this_thread::sleep_for(std::chrono::microseconds(std::min(5 + (idle_rounds - kSpins) / 8, 100)));
+      else if (++idle_rounds > kSpins)
+        std::this_thread::sleep_for(
+            std::chrono::microseconds(std::min(5 + (idle_rounds - kSpins) / 8, 100)));
     }
     detail::driver.store(nullptr, std::memory_order_release);
     const std::lock_guard turn(turn_);
-    // What is left under way belongs to groups that failed; with all ranks alive MPI can still be ended.
+    // What is left under way belongs to groups that failed; with all ranks alive MPI can still be
+    // ended.
     if (!timed_out_) transport_->disconnect();
     Lock lock(mutex_);
     stopped_ = true;
@@ -254,11 +281,13 @@ class Engine final : public detail::Driver {
 
   enum class Who { thread, waiter };
 
-  /// One round: begins what was posted, looks at what is under way. True if anything happened. The caller has the turn.
+  /// One round: begins what was posted, looks at what is under way. True if anything happened. The
+  /// caller has the turn.
   bool step(Who who) {
     bool moved = false;
     Lock lock(mutex_);
-    blocked_ = who == Who::waiter && std::any_of(commands_.begin(), commands_.end(), [](const PostedPtr& p) { return p->may_block; });
+    blocked_ = who == Who::waiter && std::any_of(commands_.begin(), commands_.end(),
+                                                 [](const PostedPtr& p) { return p->may_block; });
     if (blocked_) return false;
     std::deque<PostedPtr> fresh = std::exchange(commands_, {});
     std::deque<std::string> notes = std::exchange(notes_, {});
@@ -272,7 +301,9 @@ class Engine final : public detail::Driver {
     for (PostedPtr& posted : fresh) {
       moved = true;
       // A group that is being renewed has no line yet on which to compare.
-      if (options_.check_calls && posted->line != MpiTransport::kNone && !posted->op->call.is_point_to_point()) enqueue_checked(std::move(posted));
+      if (options_.check_calls && posted->line != MpiTransport::kNone &&
+          !posted->op->call.is_point_to_point())
+        enqueue_checked(std::move(posted));
       else begin(std::move(posted));
     }
     for (size_t i = 0; i < active_.size();) {
@@ -306,7 +337,9 @@ class Engine final : public detail::Driver {
       if (failed(c.fate)) return true;
       const auto queue = unchecked_.find(c.line);
       const bool queued = queue != unchecked_.end() && !queue->second.empty();
-      if (queued || std::any_of(active_.begin(), active_.end(), [&](const Active& a) { return a.posted->line == c.line; })) return false;
+      if (queued || std::any_of(active_.begin(), active_.end(),
+                                [&](const Active& a) { return a.posted->line == c.line; }))
+        return false;
       transport_->close(c.line);
       return true;
     });
@@ -314,11 +347,14 @@ class Engine final : public detail::Driver {
   /// With the lock held.
   bool drove_recently() const { return Clock::now() - last_drive_ < kRecently; }
 
-  // A rank that gives up has completed everything it did before; so may this one. What is under way gets a few rounds to arrive.
+  // A rank that gives up has completed everything it did before; so may this one. What is under way
+  // gets a few rounds to arrive.
   void act_on_notes() {
     Heard& first = heard_.front();
     ++first.rounds;
-    if (!active_.empty() && (first.rounds < 50 || Clock::now() - first.since < std::chrono::milliseconds(20))) return;
+    if (!active_.empty() &&
+        (first.rounds < 50 || Clock::now() - first.since < std::chrono::milliseconds(20)))
+      return;
     const std::string text = std::move(first.text);
     heard_.pop_front();
     hear(text);
@@ -358,10 +394,12 @@ class Engine final : public detail::Driver {
     const size_t end = note.find('\n');
     const std::string text = note.substr(end + 1);
     Lock lock(mutex_);
-    fail(fate_locked(note.substr(0, end)), std::make_exception_ptr(CommAborted(text)), text, false, lock);
+    fail(fate_locked(note.substr(0, end)), std::make_exception_ptr(CommAborted(text)), text, false,
+         lock);
   }
 
-  // With checks, a line's next call is compared only after the one before has begun: the ranks see the same order.
+  // With checks, a line's next call is compared only after the one before has begun: the ranks see
+  // the same order.
   void enqueue_checked(PostedPtr posted) {
     auto& queue = unchecked_[posted->line];
     queue.push_back(std::move(posted));
@@ -370,8 +408,10 @@ class Engine final : public detail::Driver {
   void compare_next(std::deque<PostedPtr>& queue) {
     const PostedPtr posted = queue.front();
     auto mine = std::make_shared<Fingerprint>(Fingerprint{posted->op->call, posted->op->sequence});
-    auto all = std::make_shared<std::vector<Fingerprint>>(static_cast<size_t>(transport_->size(posted->line)));
-    const Call exchange{.kind = CallKind::all_gather, .dtype = DType::UInt8, .count = sizeof(Fingerprint)};
+    auto all = std::make_shared<std::vector<Fingerprint>>(
+        static_cast<size_t>(transport_->size(posted->line)));
+    const Call exchange{
+        .kind = CallKind::all_gather, .dtype = DType::UInt8, .count = sizeof(Fingerprint)};
     const Ticket ticket = transport_->start(posted->line, {exchange, mine.get(), all->data()});
     active_.push_back({ticket, posted, [this, posted, mine, all, &queue] {
                          bool same = true;
@@ -384,13 +424,17 @@ class Engine final : public detail::Driver {
                          if (!queue.empty()) compare_next(queue);
                        }});
   }
-  void report_difference(const Posted& posted, const Fingerprint& first, const Fingerprint& other, size_t rank) {
-    const std::string text = str("the ranks of group '", posted.group, "' called different collectives as number ", posted.op->sequence, ": rank 0 called ",
-                                 first.call.str(), ", rank ", rank, " called ", other.call.str(), ".\nAll ranks must call the same collectives in the same order.");
+  void report_difference(const Posted& posted, const Fingerprint& first, const Fingerprint& other,
+                         size_t rank) {
+    const std::string text =
+        str("the ranks of group '", posted.group, "' called different collectives as number ",
+            posted.op->sequence, ": rank 0 called ", first.call.str(), ", rank ", rank, " called ",
+            other.call.str(), ".\nAll ranks must call the same collectives in the same order.");
     fail(posted.fate, std::make_exception_ptr(CommMismatch(text)), text, false);
   }
 
-  // --- the watchdog ----------------------------------------------------------------------------------------------------------------
+  // --- the watchdog
+  // ----------------------------------------------------------------------------------------------------------------
 
   void mind_deadlines() {
     Lock lock(mutex_);
@@ -401,12 +445,15 @@ class Engine final : public detail::Driver {
       }
       const auto [deadline, posted] = *pending_.begin();
       if (Clock::now() < deadline) {
-        deadlines_.wait_until(lock, std::min(deadline, Clock::now() + std::chrono::milliseconds(100)));
+        deadlines_.wait_until(lock,
+                              std::min(deadline, Clock::now() + std::chrono::milliseconds(100)));
         continue;
       }
       timed_out_ = true;
-      const std::string text = str(describe(*posted), ", was not complete after ", posted->op->timeout.count(),
-                                   " ms.\nA rank has ended, is stuck or does something else; if it is only slow, set a longer timeout.");
+      const std::string text =
+          str(describe(*posted), ", was not complete after ", posted->op->timeout.count(),
+              " ms.\nA rank has ended, is stuck or does something else; if it is only slow, set a "
+              "longer timeout.");
       fail(posted->fate, std::make_exception_ptr(CommTimeout(text)), text, true, lock);
     }
   }
@@ -448,8 +495,14 @@ class Engine final : public detail::Driver {
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(Engine& engine, FatePtr fate, Line line, std::string name, int rank, std::vector<int> world)
-      : engine_(engine), fate_(std::move(fate)), line_(line), name_(std::move(name)), rank_(rank), world_(std::move(world)) {}
+  MpiCommunicator(Engine& engine, FatePtr fate, Line line, std::string name, int rank,
+                  std::vector<int> world)
+      : engine_(engine),
+        fate_(std::move(fate)),
+        line_(line),
+        name_(std::move(name)),
+        rank_(rank),
+        world_(std::move(world)) {}
 
   ~MpiCommunicator() override {
     if (line_ != MpiTransport::kWorld) engine_.close(line_, fate_);
@@ -469,28 +522,39 @@ class MpiCommunicator final : public Communicator {
       return op->done.set_error(std::current_exception());
     }
     auto posted = make_posted(std::move(op));
-    posted->start = [operation, line = line_, &transport = engine_.transport()] { return transport.start(line, operation); };
+    posted->start = [operation, line = line_, &transport = engine_.transport()] {
+      return transport.start(line, operation);
+    };
     engine_.post(std::move(posted));
   }
 
-  std::shared_ptr<Communicator> split(const std::vector<int>& ranks, const std::string& name) override {
+  std::shared_ptr<Communicator> split(const std::vector<int>& ranks,
+                                      const std::string& name) override {
     const bool all = std::is_sorted(ranks.begin(), ranks.end()) && ranks.size() == world_.size();
     auto made = std::make_shared<Line>(MpiTransport::kNone);
     run([&](Posted& p) {
       MpiTransport& transport = engine_.transport();
       if (all) {
-        p.start = [&transport, line = line_, made] { return transport.start_duplicate(line, made.get()); };
+        p.start = [&transport, line = line_, made] {
+          return transport.start_duplicate(line, made.get());
+        };
         return;
       }
       // Splitting blocks, so first make sure that everybody has come to it.
-      p.start = [&transport, line = line_] { return transport.start(line, {{.kind = CallKind::barrier}, nullptr, nullptr}); };
-      p.finish = [&transport, line = line_, made, ranks] { *made = transport.split(line, ranks.data(), static_cast<int>(ranks.size())); };
+      p.start = [&transport, line = line_] {
+        return transport.start(line, {{.kind = CallKind::barrier}, nullptr, nullptr});
+      };
+      p.finish = [&transport, line = line_, made, ranks] {
+        *made = transport.split(line, ranks.data(), static_cast<int>(ranks.size()));
+      };
     });
     const auto own = std::find(ranks.begin(), ranks.end(), rank_);
     if (own == ranks.end()) return nullptr;
     std::vector<int> world;
     for (int r : ranks) world.push_back(world_[static_cast<size_t>(r)]);
-    return std::make_shared<MpiCommunicator>(engine_, fate_, *made, name_ + "/" + name, static_cast<int>(own - ranks.begin()), std::move(world));
+    return std::make_shared<MpiCommunicator>(engine_, fate_, *made, name_ + "/" + name,
+                                             static_cast<int>(own - ranks.begin()),
+                                             std::move(world));
   }
 
   std::shared_ptr<Communicator> renew() override {
@@ -563,10 +627,12 @@ Engine* the_engine = nullptr;
 std::shared_ptr<Communicator> connect_mpi(const MpiOptions& options) {
   // Never destroyed: the end of the program comes in its own way, see Engine::shut_down.
   static const std::string problem = [&]() -> std::string {
-    const base::LoadedModule module = base::load_module("libgrapnel_mpi.so", "GRAPNEL_MPI_LIBRARY", kMpiTransportSymbol);
+    const base::LoadedModule module =
+        base::load_module("libgrapnel_mpi.so", "GRAPNEL_MPI_LIBRARY", kMpiTransportSymbol);
     if (!module.symbol)
       return str("MPI's module libgrapnel_mpi.so could not be loaded:\n", module.problem,
-                 "Build Grapnel with Open MPI (on Debian: apt-get install libopenmpi-dev), put the file beside libgrapnel, or set GRAPNEL_MPI_LIBRARY to its path.");
+                 "Build Grapnel with Open MPI (on Debian: apt-get install libopenmpi-dev), put the "
+                 "file beside libgrapnel, or set GRAPNEL_MPI_LIBRARY to its path.");
     MpiTransport* transport = reinterpret_cast<MpiTransportFn>(module.symbol)(kMpiTransportVersion);
     if (!transport) return "libgrapnel_mpi.so is of another version of Grapnel.";
     the_engine = new Engine(transport, options);
@@ -577,7 +643,9 @@ std::shared_ptr<Communicator> connect_mpi(const MpiOptions& options) {
   MpiTransport& transport = the_engine->transport();
   std::vector<int> world(static_cast<size_t>(transport.size(MpiTransport::kWorld)));
   for (size_t r = 0; r < world.size(); ++r) world[r] = static_cast<int>(r);
-  return std::make_shared<MpiCommunicator>(*the_engine, the_engine->fate("world"), MpiTransport::kWorld, "world", transport.rank(MpiTransport::kWorld), std::move(world));
+  return std::make_shared<MpiCommunicator>(*the_engine, the_engine->fate("world"),
+                                           MpiTransport::kWorld, "world",
+                                           transport.rank(MpiTransport::kWorld), std::move(world));
 }
 
 int open_mpi_lines() { return the_engine ? the_engine->open_lines() : 0; }

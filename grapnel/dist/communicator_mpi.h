@@ -6,16 +6,19 @@
 namespace grapnel::dist {
 
 struct MpiOptions {
-  /// Ranks compare their calls before each collective, so that different ones are told apart instead of waiting for each other.
+  /// Ranks compare their calls before each collective, so that different ones are told apart
+  /// instead of waiting for each other.
   bool check_calls = false;
   /// Larger counts are sent in pieces; 0 for what MPI allows.
   int64_t largest_count = 0;
 };
 
-/// The communicator of all processes. Loads libgrapnel_mpi.so and starts the communication thread; once per process.
+/// The communicator of all processes. Loads libgrapnel_mpi.so and starts the communication thread;
+/// once per process.
 std::shared_ptr<Communicator> connect_mpi(const MpiOptions& options);
 
-/// Communicators of MPI that are open in this process. Those of groups that are gone are freed, soon after.
+/// Communicators of MPI that are open in this process. Those of groups that are gone are freed,
+/// soon after.
 int open_mpi_lines();
 
 }  // namespace grapnel::dist

@@ -22,15 +22,17 @@ void reduce_into(const Tensor& target, const Tensor& other, ReduceOp op) {
   }
 }
 
-/// Carries out a collective for all ranks at once. Sums are made in the order of ranks, each step rounded to the type, so
-/// results have the same bits on every rank and in every run.
+/// Carries out a collective for all ranks at once. Sums are made in the order of ranks, each step
+/// rounded to the type, so results have the same bits on every rank and in every run.
 void execute(const std::vector<OperationPtr>& ops) {
   NoGradGuard no_grad;
   const Call& call = ops[0]->call;
   const auto ranks = static_cast<int64_t>(ops.size());
   const auto input = [&](size_t r) { return ops[r]->input.detach(); };
   const auto output = [&](size_t r) { return ops[r]->output.detach(); };
-  const auto part = [&](const Tensor& t, int64_t r) { return t.reshape({-1}).narrow(0, r * call.count, call.count); };
+  const auto part = [&](const Tensor& t, int64_t r) {
+    return t.reshape({-1}).narrow(0, r * call.count, call.count);
+  };
   switch (call.kind) {
     case CallKind::all_reduce:
       for (size_t r = 1; r < ops.size(); ++r) reduce_into(output(0), input(r), call.op);
@@ -43,7 +45,8 @@ void execute(const std::vector<OperationPtr>& ops) {
       return;
     }
     case CallKind::all_gather:
-      for (int64_t r = 0; r < ranks; ++r) part(output(0), r).copy_(input(static_cast<size_t>(r)).reshape({-1}));
+      for (int64_t r = 0; r < ranks; ++r)
+        part(output(0), r).copy_(input(static_cast<size_t>(r)).reshape({-1}));
       for (size_t r = 1; r < ops.size(); ++r) output(r).copy_(output(0));
       return;
     case CallKind::reduce_scatter:
@@ -56,7 +59,8 @@ void execute(const std::vector<OperationPtr>& ops) {
     case CallKind::all_to_all:
       for (int64_t to = 0; to < ranks; ++to)
         for (int64_t from = 0; from < ranks; ++from)
-          part(output(static_cast<size_t>(to)), from).copy_(part(input(static_cast<size_t>(from)), to));
+          part(output(static_cast<size_t>(to)), from)
+              .copy_(part(input(static_cast<size_t>(from)), to));
       return;
     case CallKind::send:
     case CallKind::recv: ops[1]->output.detach().copy_(ops[0]->input.detach()); return;
@@ -75,7 +79,8 @@ struct Line {
     int first = -1;
   };
   std::map<uint64_t, Slot> slots;
-  std::map<std::tuple<int, int, int>, std::deque<OperationPtr>> sends, recvs;  ///< by sender, receiver, tag
+  /// By sender, receiver, tag.
+  std::map<std::tuple<int, int, int>, std::deque<OperationPtr>> sends, recvs;
   std::map<uint64_t, std::pair<std::vector<int>, std::shared_ptr<Line>>> parts;
   std::map<uint64_t, std::shared_ptr<class ThreadFamily>> successors;
 };
@@ -84,7 +89,9 @@ struct Line {
 class ThreadFamily {
  public:
   ThreadFamily(std::vector<std::shared_ptr<Executor>> executors, int ranks_per_machine)
-      : executors_(std::move(executors)), ranks_per_machine_(ranks_per_machine), worker_([this] { work(); }) {}
+      : executors_(std::move(executors)),
+        ranks_per_machine_(ranks_per_machine),
+        worker_([this] { work(); }) {}
   ~ThreadFamily() {
     {
       std::lock_guard lock(mutex_);
@@ -115,7 +122,8 @@ class ThreadFamily {
     return failure_ != nullptr;
   }
 
-  std::shared_ptr<Line> part(Line& line, uint64_t number, const std::vector<int>& ranks, const std::string& name, int rank) {
+  std::shared_ptr<Line> part(Line& line, uint64_t number, const std::vector<int>& ranks,
+                             const std::string& name, int rank) {
     std::unique_lock lock(mutex_);
     auto& [wanted, made] = line.parts[number];
     if (!made) {
@@ -125,8 +133,10 @@ class ThreadFamily {
       for (int r : ranks) made->world.push_back(line.world[static_cast<size_t>(r)]);
     }
     if (wanted != ranks || made->name != str(line.name, "/", name)) {
-      const std::string text = str("the ranks of group '", line.name, "' asked for different subgroups: rank ", rank, " wants '", name, "' of ", ranks.size(),
-                                   " ranks, another one '", made->name, "' of ", wanted.size(), " ranks.\nAll ranks make the same subgroups in the same order.");
+      const std::string text =
+          str("the ranks of group '", line.name, "' asked for different subgroups: rank ", rank,
+              " wants '", name, "' of ", ranks.size(), " ranks, another one '", made->name, "' of ",
+              wanted.size(), " ranks.\nAll ranks make the same subgroups in the same order.");
       const auto error = std::make_exception_ptr(CommMismatch(text));
       fail(error, text, lock);
       std::rethrow_exception(error);
@@ -150,8 +160,12 @@ class ThreadFamily {
     return root_;
   }
 
-  const std::shared_ptr<Executor>& executor(int world_rank) const { return executors_[static_cast<size_t>(world_rank)]; }
-  uint64_t machine(int world_rank) const { return ranks_per_machine_ > 0 ? static_cast<uint64_t>(world_rank / ranks_per_machine_) : 0; }
+  const std::shared_ptr<Executor>& executor(int world_rank) const {
+    return executors_[static_cast<size_t>(world_rank)];
+  }
+  uint64_t machine(int world_rank) const {
+    return ranks_per_machine_ > 0 ? static_cast<uint64_t>(world_rank / ranks_per_machine_) : 0;
+  }
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -160,14 +174,19 @@ class ThreadFamily {
     Line::Slot& slot = line.slots[op->sequence];
     if (slot.ops.empty()) slot.ops.resize(line.world.size());
     if (slot.first < 0) slot.first = rank;
-    const Call& first = slot.ops[static_cast<size_t>(slot.first)] ? slot.ops[static_cast<size_t>(slot.first)]->call : op->call;
+    const Call& first = slot.ops[static_cast<size_t>(slot.first)]
+                            ? slot.ops[static_cast<size_t>(slot.first)]->call
+                            : op->call;
     if (!(first == op->call)) {
-      const std::string text = str("the ranks of group '", line.name, "' called different collectives as number ", op->sequence, ": rank ", slot.first, " called ",
-                                   first.str(), ", rank ", rank, " called ", op->call.str(), ".\nAll ranks must call the same collectives in the same order.");
+      const std::string text = str(
+          "the ranks of group '", line.name, "' called different collectives as number ",
+          op->sequence, ": rank ", slot.first, " called ", first.str(), ", rank ", rank, " called ",
+          op->call.str(), ".\nAll ranks must call the same collectives in the same order.");
       return fail(std::make_exception_ptr(CommMismatch(text)), text, lock);
     }
     slot.ops[static_cast<size_t>(rank)] = op;
-    if (++slot.arrived < line.world.size()) return changed_.notify_all();  // the worker minds the deadline
+    if (++slot.arrived < line.world.size())
+      return changed_.notify_all();  // the worker minds the deadline
     make_ready(std::move(slot.ops));
     line.slots.erase(op->sequence);
   }
@@ -183,8 +202,10 @@ class ThreadFamily {
     const OperationPtr other = others.front();
     others.pop_front();
     if (other->call.dtype != op->call.dtype || other->call.count != op->call.count) {
-      const std::string text = str("in group '", line.name, "' rank ", rank, " called ", op->call.str(), ", but rank ", op->call.peer, " called ", other->call.str(),
-                                   ".\nBoth ends of a message need the same type and number of elements.");
+      const std::string text =
+          str("in group '", line.name, "' rank ", rank, " called ", op->call.str(), ", but rank ",
+              op->call.peer, " called ", other->call.str(),
+              ".\nBoth ends of a message need the same type and number of elements.");
       return fail(std::make_exception_ptr(CommMismatch(text)), text, lock);
     }
     make_ready(sends ? std::vector{op, other} : std::vector{other, op});
@@ -204,9 +225,12 @@ class ThreadFamily {
       }
   }
 
-  static std::string describe(const Line& line, const Operation& op) { return str(op.call.str(), ", number ", op.sequence, " of group '", line.name, "'"); }
+  static std::string describe(const Line& line, const Operation& op) {
+    return str(op.call.str(), ", number ", op.sequence, " of group '", line.name, "'");
+  }
   std::string refusal(const Line& line, const Operation& op) const {
-    return str(describe(line, op), ", was refused, because the group was given up: ", failure_text_, "\nAll ranks can make another with ProcessGroup::renew().");
+    return str(describe(line, op), ", was refused, because the group was given up: ", failure_text_,
+               "\nAll ranks can make another with ProcessGroup::renew().");
   }
 
   void fail(std::exception_ptr why, std::string text, Lock& lock) {
@@ -222,14 +246,17 @@ class ThreadFamily {
 
   void time_out(const Line& line, const Operation& op, Lock& lock) {
     std::string missing;
-    if (const auto it = line.slots.find(op.sequence); !op.call.is_point_to_point() && it != line.slots.end()) {
+    if (const auto it = line.slots.find(op.sequence);
+        !op.call.is_point_to_point() && it != line.slots.end()) {
       for (size_t r = 0; r < line.world.size(); ++r)
         if (!it->second.ops[r]) missing += str(missing.empty() ? "" : ", ", "rank ", r);
     } else {
       missing = str("rank ", op.call.peer);
     }
-    const std::string text = str(describe(line, op), ", was not complete after ", op.timeout.count(), " ms: still missing is ", missing,
-                                 ".\nA rank has ended, is stuck or does something else; if it is only slow, set a longer timeout.");
+    const std::string text = str(describe(line, op), ", was not complete after ",
+                                 op.timeout.count(), " ms: still missing is ", missing,
+                                 ".\nA rank has ended, is stuck or does something else; if it is "
+                                 "only slow, set a longer timeout.");
     fail(std::make_exception_ptr(CommTimeout(text)), text, lock);
   }
 
@@ -269,7 +296,8 @@ class ThreadFamily {
   const int ranks_per_machine_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::multimap<Clock::time_point, std::pair<OperationPtr, std::shared_ptr<Line>>> pending_;  ///< not all ranks are there yet
+  /// Not all ranks are there yet.
+  std::multimap<Clock::time_point, std::pair<OperationPtr, std::shared_ptr<Line>>> pending_;
   std::deque<std::vector<OperationPtr>> ready_;
   std::shared_ptr<Line> root_;
   std::exception_ptr failure_;
@@ -287,11 +315,13 @@ class ThreadCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(line_->world.size()); }
   void submit(OperationPtr op) override { family_->post(line_, rank_, std::move(op)); }
-  std::shared_ptr<Communicator> split(const std::vector<int>& ranks, const std::string& name) override {
+  std::shared_ptr<Communicator> split(const std::vector<int>& ranks,
+                                      const std::string& name) override {
     auto part = family_->part(*line_, splits_++, ranks, name, rank_);
     const auto own = std::find(ranks.begin(), ranks.end(), rank_);
     if (own == ranks.end()) return nullptr;
-    return std::make_shared<ThreadCommunicator>(family_, std::move(part), static_cast<int>(own - ranks.begin()));
+    return std::make_shared<ThreadCommunicator>(family_, std::move(part),
+                                                static_cast<int>(own - ranks.begin()));
   }
   std::shared_ptr<Communicator> renew() override {
     auto next = family_->successor(*line_, renewals_++);
@@ -302,7 +332,9 @@ class ThreadCommunicator final : public Communicator {
     family_->fail(std::make_exception_ptr(CommAborted(text)), text);
   }
   bool aborted() const override { return family_->failed(); }
-  const std::shared_ptr<Executor>& executor() const override { return family_->executor(world_rank()); }
+  const std::shared_ptr<Executor>& executor() const override {
+    return family_->executor(world_rank());
+  }
   uint64_t machine() const override { return family_->machine(world_rank()); }
 
  private:
@@ -323,7 +355,8 @@ std::vector<ProcessGroup> make_ranks(int count, const ThreadsOptions& options) {
   }
   auto family = std::make_shared<ThreadFamily>(std::move(executors), options.ranks_per_machine);
   std::vector<ProcessGroup> groups;
-  for (int r = 0; r < count; ++r) groups.emplace_back(std::make_shared<ThreadCommunicator>(family, line, r), options.timeout);
+  for (int r = 0; r < count; ++r)
+    groups.emplace_back(std::make_shared<ThreadCommunicator>(family, line, r), options.timeout);
   return groups;
 }
 
@@ -333,7 +366,8 @@ thread_local const ProcessGroup* own_group = nullptr;
 
 ProcessGroup group_of_this_thread() { return own_group ? *own_group : ProcessGroup(); }
 
-void run_threads(int count, const std::function<void(ProcessGroup)>& fn, const ThreadsOptions& options) {
+void run_threads(int count, const std::function<void(ProcessGroup)>& fn,
+                 const ThreadsOptions& options) {
   check(count > 0, "run_threads: the number of ranks must be positive, got ", count, ".");
   std::vector<ProcessGroup> groups = make_ranks(count, options);
   std::mutex mutex;
@@ -360,6 +394,8 @@ void run_threads(int count, const std::function<void(ProcessGroup)>& fn, const T
   if (first) std::rethrow_exception(first);
 }
 
-ProcessGroup single_rank(std::chrono::milliseconds timeout) { return make_ranks(1, {.timeout = timeout})[0]; }
+ProcessGroup single_rank(std::chrono::milliseconds timeout) {
+  return make_ranks(1, {.timeout = timeout})[0];
+}
 
 }  // namespace grapnel::dist

@@ -11,8 +11,8 @@ namespace grapnel::dist {
 
 namespace {
 
-/// Stands between the outputs of the module and what uses them. A pass that starts from some of the outputs so reaches all of them,
-/// with undefined gradients where there are none.
+/// Stands between the outputs of the module and what uses them. A pass that starts from some of the
+/// outputs so reaches all of them, with undefined gradients where there are none.
 class OutputMarker final : public Node {
  public:
   explicit OutputMarker(std::weak_ptr<Reducer> reducer) : reducer_(std::move(reducer)) {}
@@ -44,7 +44,8 @@ ReducerOptions reducer_options(const DataParallelOptions& o) {
   ReducerOptions out;
   if (o.bucket_bytes) out.bucket_bytes = out.first_bucket_bytes = *o.bucket_bytes;
   if (o.first_bucket_bytes) out.first_bucket_bytes = *o.first_bucket_bytes;
-  check(out.bucket_bytes > 0 && out.first_bucket_bytes > 0, "DistributedDataParallel: bucket sizes must be positive, got ", out.bucket_bytes, " and ",
+  check(out.bucket_bytes > 0 && out.first_bucket_bytes > 0,
+        "DistributedDataParallel: bucket sizes must be positive, got ", out.bucket_bytes, " and ",
         out.first_bucket_bytes, ".");
   out.find_unused_parameters = o.find_unused_parameters;
   out.static_graph = o.static_graph;
@@ -59,18 +60,26 @@ ReducerOptions reducer_options(const DataParallelOptions& o) {
 }  // namespace
 
 NoSync::NoSync(DataParallelModule& model) : model_(model), before_(model.sync_) {
-  check(!model.optimizer_inside_, "no_sync: the optimiser runs inside backward, so gradients cannot accumulate.");
+  check(!model.optimizer_inside_,
+        "no_sync: the optimiser runs inside backward, so gradients cannot accumulate.");
   model.sync_ = false;
 }
 NoSync::~NoSync() { model_.sync_ = before_; }
 
-DataParallelModule::DataParallelModule(std::shared_ptr<nn::Module> module, ProcessGroup group, DataParallelOptions options)
-    : nn::Module("DistributedDataParallel"), inner_(std::move(module)), options_(std::move(options)) {
+DataParallelModule::DataParallelModule(std::shared_ptr<nn::Module> module, ProcessGroup group,
+                                       DataParallelOptions options)
+    : nn::Module("DistributedDataParallel"),
+      inner_(std::move(module)),
+      options_(std::move(options)) {
   check(inner_ != nullptr, "DistributedDataParallel: the module is empty.");
-  check(static_cast<bool>(group), "DistributedDataParallel: the group is empty.\nGet one from dist::init() or dist::run_threads().");
+  check(static_cast<bool>(group),
+        "DistributedDataParallel: the group is empty.\nGet one from dist::init() or "
+        "dist::run_threads().");
   register_module("module", inner_);
   std::vector<Parameter> parameters = trained_parameters(*inner_);
-  check(!parameters.empty(), "DistributedDataParallel: the module has no parameter that requires grad, so there is nothing to average.");
+  check(!parameters.empty(),
+        "DistributedDataParallel: the module has no parameter that requires grad, so there is "
+        "nothing to average.");
   given_ = group;
   // Wrappers must not get into each other's way, so each has an order of its own.
   const ProcessGroup own = group.duplicate("data parallel");
@@ -80,7 +89,9 @@ DataParallelModule::DataParallelModule(std::shared_ptr<nn::Module> module, Proce
   broadcast_tensors(state, own);
   buffer_channel_ = own.channel("buffers");
   reducer_ = std::make_shared<Reducer>(std::move(parameters), own, reducer_options(options_));
-  if (options_.reduced_precision) reducer_->set_hook({"of reduced precision", hooks::reduce_in(options_.reduced_precision->reduce)});
+  if (options_.reduced_precision)
+    reducer_->set_hook(
+        {"of reduced precision", hooks::reduce_in(options_.reduced_precision->reduce)});
 }
 
 DataParallelModule::~DataParallelModule() = default;
@@ -95,9 +106,11 @@ void DataParallelModule::reset(const ProcessGroup& group) {
 
 void DataParallelModule::set_hook(CommHook hook) { reducer_->set_hook(std::move(hook)); }
 
-void DataParallelModule::register_optimizer_in_backward(std::shared_ptr<optim::Optimizer> optimizer) {
+void DataParallelModule::register_optimizer_in_backward(
+    std::shared_ptr<optim::Optimizer> optimizer) {
   check(optimizer != nullptr, "register_optimizer_in_backward: the optimiser is null.");
-  CommHook hook{"optimizer_in_backward", hooks::hook_then_optimizer(hooks::allreduce, std::move(optimizer)), true};
+  CommHook hook{"optimizer_in_backward",
+                hooks::hook_then_optimizer(hooks::allreduce, std::move(optimizer)), true};
   reducer_->set_hook(std::move(hook));
   optimizer_inside_ = true;
 }
@@ -112,7 +125,8 @@ void DataParallelModule::before_forward() {
   if (on_forward_) on_forward_(*this);
   if (syncing_) reducer_->before_forward();
   if (sync_)
-    if (const auto buffers = buffers_to_sync(); !buffers.empty()) broadcast_tensors(buffers, buffer_channel_, buffers_from_);
+    if (const auto buffers = buffers_to_sync(); !buffers.empty())
+      broadcast_tensors(buffers, buffer_channel_, buffers_from_);
   if (GradMode::is_enabled()) reducer_->lower_precision();
   if (!syncing_) reducer_->disarm();
 }
@@ -155,17 +169,21 @@ nn::StateDict DataParallelModule::wrapper_state() const {
 void DataParallelModule::load_wrapper_state(const nn::StateDict& state) {
   const auto get = [&](const char* name) {
     const Tensor* t = state.find(name);
-    check(t != nullptr && t->dtype() == kInt64 && t->dim() == 1, "load_wrapper_state: there is no entry ", name, " of whole numbers.");
+    check(t != nullptr && t->dtype() == kInt64 && t->dim() == 1,
+          "load_wrapper_state: there is no entry ", name, " of whole numbers.");
     const Tensor flat = t->contiguous();
     const auto* p = flat.data_ptr<int64_t>();
     return std::vector<int64_t>(p, p + flat.numel());
   };
-  const std::vector<int64_t> members = get("bucket_members"), sizes = get("bucket_sizes"), iterations = get("iterations"), rebuilt = get("rebuilt");
-  check(iterations.size() == 1 && rebuilt.size() == 1, "load_wrapper_state: iterations and rebuilt must be single numbers.");
+  const std::vector<int64_t> members = get("bucket_members"), sizes = get("bucket_sizes"),
+                             iterations = get("iterations"), rebuilt = get("rebuilt");
+  check(iterations.size() == 1 && rebuilt.size() == 1,
+        "load_wrapper_state: iterations and rebuilt must be single numbers.");
   std::vector<std::vector<size_t>> layout;
   size_t at = 0;
   for (int64_t size : sizes) {
-    check(size > 0 && at + static_cast<size_t>(size) <= members.size(), "load_wrapper_state: the bucket sizes do not fit the members.");
+    check(size > 0 && at + static_cast<size_t>(size) <= members.size(),
+          "load_wrapper_state: the bucket sizes do not fit the members.");
     layout.emplace_back();
     for (int64_t i = 0; i < size; ++i) layout.back().push_back(static_cast<size_t>(members[at++]));
   }

@@ -1,13 +1,15 @@
-/// DistributedDataParallel: a module whose gradients are averaged over all ranks during the backward pass.
+/// DistributedDataParallel: a module whose gradients are averaged over all ranks during the
+/// backward pass.
 ///
 ///   dist::ProcessGroup group = dist::init();
 ///   dist::DistributedDataParallel model(Net(), group);
 ///   model.register_comm_hook(dist::hooks::fp16_compress);       // optional: changes what is sent
-///   loss(model(x), y).backward();                               // grad() is now the mean over all ranks
-///   optimizer.step();
+///   loss(model(x), y).backward();                               // grad() is now the mean over all
+///   ranks optimizer.step();
 ///
-/// A comm hook is any callable `Future<Tensor>(GradBucket&)` or, with a state, `Future<Tensor>(State&, GradBucket&)`; see hooks.h for
-/// those that exist. Start reading at DataParallelModule::before_forward.
+/// A comm hook is any callable `Future<Tensor>(GradBucket&)` or, with a state,
+/// `Future<Tensor>(State&, GradBucket&)`; see hooks.h for those that exist. Start reading at
+/// DataParallelModule::before_forward.
 #pragma once
 
 #include <concepts>
@@ -21,13 +23,15 @@
 namespace grapnel::dist {
 
 struct DataParallelOptions {
-  /// Buckets are sent when they have this many bytes; the first one earlier, so that communication begins early. If only the former
-  /// is set, it holds for the first bucket, too.
+  /// Buckets are sent when they have this many bytes; the first one earlier, so that communication
+  /// begins early. If only the former is set, it holds for the first bucket, too.
   std::optional<int64_t> bucket_bytes = {};
   std::optional<int64_t> first_bucket_bytes = {};
-  /// For modules that do not use all parameters in every pass: the graph is searched after each forward.
+  /// For modules that do not use all parameters in every pass: the graph is searched after each
+  /// forward.
   bool find_unused_parameters = false;
-  /// The graph is the same in every iteration; allows parameters to be reached several times in one pass.
+  /// The graph is the same in every iteration; allows parameters to be reached several times in one
+  /// pass.
   bool static_graph = false;
   /// grad() lies in the buckets themselves, which saves a copy.
   bool gradient_as_bucket_view = false;
@@ -37,7 +41,8 @@ struct DataParallelOptions {
   bool small_bucket_last = false;
   /// A layout of one's own: lists of parameter indices. It is never changed.
   std::vector<std::vector<size_t>> buckets = {};
-  /// Forward and backward work with parameters of `parameters`, sums are made in `reduce`; between passes everything is as wide as before.
+  /// Forward and backward work with parameters of `parameters`, sums are made in `reduce`; between
+  /// passes everything is as wide as before.
   struct ReducedPrecision {
     DType parameters = kBFloat16;
     DType reduce = kFloat32;
@@ -62,9 +67,13 @@ std::string hook_name(CommHookOptions& options) {
 }
 template <class T>
 struct StateOf {
-  static_assert(!std::is_lvalue_reference_v<T>, "pass the state of a comm hook as std::shared_ptr, std::ref or a value to be moved in");
+  static_assert(
+      !std::is_lvalue_reference_v<T>,
+      "pass the state of a comm hook as std::shared_ptr, std::ref or a value to be moved in");
   using Type = std::decay_t<T>;
-  static std::shared_ptr<Type> hold(T&& state) { return std::make_shared<Type>(std::forward<T>(state)); }
+  static std::shared_ptr<Type> hold(T&& state) {
+    return std::make_shared<Type>(std::forward<T>(state));
+  }
 };
 template <class S>
 struct StateOf<std::shared_ptr<S>> {
@@ -81,7 +90,9 @@ struct StateOf<const std::shared_ptr<S>&> : StateOf<std::shared_ptr<S>> {};
 template <class S>
 struct StateOf<std::reference_wrapper<S>> {
   using Type = S;
-  static std::shared_ptr<S> hold(std::reference_wrapper<S> state) { return {std::shared_ptr<void>(), &state.get()}; }
+  static std::shared_ptr<S> hold(std::reference_wrapper<S> state) {
+    return {std::shared_ptr<void>(), &state.get()};
+  }
 };
 template <class S>
 struct StateOf<std::reference_wrapper<S>&> : StateOf<std::reference_wrapper<S>> {};
@@ -89,7 +100,9 @@ struct StateOf<std::reference_wrapper<S>&> : StateOf<std::reference_wrapper<S>> 
 template <>
 struct StateOf<ProcessGroup&> {
   using Type = ProcessGroup;
-  static std::shared_ptr<ProcessGroup> hold(const ProcessGroup& group) { return std::make_shared<ProcessGroup>(group); }
+  static std::shared_ptr<ProcessGroup> hold(const ProcessGroup& group) {
+    return std::make_shared<ProcessGroup>(group);
+  }
 };
 template <>
 struct StateOf<const ProcessGroup&> : StateOf<ProcessGroup&> {};
@@ -113,20 +126,27 @@ class [[nodiscard]] NoSync {
 /// Everything about the wrapper that does not depend on the module's type.
 class DataParallelModule : public nn::Module {
  public:
-  DataParallelModule(std::shared_ptr<nn::Module> module, ProcessGroup group, DataParallelOptions options);
+  DataParallelModule(std::shared_ptr<nn::Module> module, ProcessGroup group,
+                     DataParallelOptions options);
   ~DataParallelModule() override;
   DataParallelModule(const DataParallelModule&) = delete;
   DataParallelModule& operator=(const DataParallelModule&) = delete;
 
-  /// The hook decides what is sent for a bucket and what becomes of it. Once, before the first backward pass, alike on all ranks.
+  /// The hook decides what is sent for a bucket and what becomes of it. Once, before the first
+  /// backward pass, alike on all ranks.
   template <class F>
   void register_comm_hook(F&& hook, CommHookOptions options = {}) {
     using D = std::decay_t<F>;
-    static_assert(std::is_invocable_v<D&, GradBucket&>, "a comm hook is called as hook(dist::GradBucket&), or with a state as hook(State&, dist::GradBucket&)");
-    static_assert(std::is_same_v<std::invoke_result_t<D&, GradBucket&>, Future<Tensor>>, "a comm hook returns dist::Future<Tensor>");
-    if constexpr (requires { static_cast<bool>(hook); }) check(static_cast<bool>(hook), "register_comm_hook: the hook is empty.");
+    static_assert(std::is_invocable_v<D&, GradBucket&>,
+                  "a comm hook is called as hook(dist::GradBucket&), or with a state as "
+                  "hook(State&, dist::GradBucket&)");
+    static_assert(std::is_same_v<std::invoke_result_t<D&, GradBucket&>, Future<Tensor>>,
+                  "a comm hook returns dist::Future<Tensor>");
+    if constexpr (requires { static_cast<bool>(hook); })
+      check(static_cast<bool>(hook), "register_comm_hook: the hook is empty.");
     std::string name = detail::hook_name<F>(options);
-    set_hook({std::move(name), [f = std::make_shared<D>(std::forward<F>(hook))](GradBucket& bucket) { return std::invoke(*f, bucket); }});
+    set_hook({std::move(name), [f = std::make_shared<D>(std::forward<F>(hook))](
+                                   GradBucket& bucket) { return std::invoke(*f, bucket); }});
   }
   /// As PyTorch spells it: no state.
   template <class F>
@@ -135,33 +155,42 @@ class DataParallelModule : public nn::Module {
   }
   /// The state is a std::shared_ptr, a std::ref or a value to be moved in. It belongs to this rank.
   template <class S, class F>
-    requires(!std::same_as<std::decay_t<F>, CommHookOptions> && !std::same_as<std::decay_t<S>, std::nullptr_t>)
+    requires(!std::same_as<std::decay_t<F>, CommHookOptions> &&
+             !std::same_as<std::decay_t<S>, std::nullptr_t>)
   void register_comm_hook(S&& state, F&& hook, CommHookOptions options = {}) {
     using D = std::decay_t<F>;
     using State = typename detail::StateOf<S>::Type;
-    static_assert(std::is_invocable_v<D&, State&, GradBucket&>, "a comm hook is called as hook(dist::GradBucket&), or with a state as hook(State&, dist::GradBucket&)");
-    static_assert(std::is_same_v<std::invoke_result_t<D&, State&, GradBucket&>, Future<Tensor>>, "a comm hook returns dist::Future<Tensor>");
+    static_assert(std::is_invocable_v<D&, State&, GradBucket&>,
+                  "a comm hook is called as hook(dist::GradBucket&), or with a state as "
+                  "hook(State&, dist::GradBucket&)");
+    static_assert(std::is_same_v<std::invoke_result_t<D&, State&, GradBucket&>, Future<Tensor>>,
+                  "a comm hook returns dist::Future<Tensor>");
     std::string name = detail::hook_name<F>(options);
-    set_hook({std::move(name), [s = detail::StateOf<S>::hold(std::forward<S>(state)), f = std::make_shared<D>(std::forward<F>(hook))](GradBucket& bucket) {
-                return std::invoke(*f, *s, bucket);
-              }});
+    set_hook({std::move(name), [s = detail::StateOf<S>::hold(std::forward<S>(state)),
+                                f = std::make_shared<D>(std::forward<F>(hook))](
+                                   GradBucket& bucket) { return std::invoke(*f, *s, bucket); }});
   }
-  /// A hook of the library by its name: "allreduce", "fp16_compress", "bf16_compress", "quantize_per_tensor", "quantize_per_channel", "noop".
+  /// A hook of the library by its name: "allreduce", "fp16_compress", "bf16_compress",
+  /// "quantize_per_tensor", "quantize_per_channel", "noop".
   void register_builtin_comm_hook(std::string_view name);
-  /// Steps every parameter during backward, as soon as its averaged gradient has arrived; grad() is undefined afterwards. Takes the place
-  /// of a comm hook, and excludes no_sync and accumulation.
+  /// Steps every parameter during backward, as soon as its averaged gradient has arrived; grad() is
+  /// undefined afterwards. Takes the place of a comm hook, and excludes no_sync and accumulation.
   void register_optimizer_in_backward(std::shared_ptr<optim::Optimizer> optimizer);
-  /// Calls `hook(parameter)` at the end of backward, when grad() is the average. Post-accumulate hooks see the local gradient.
+  /// Calls `hook(parameter)` at the end of backward, when grad() is the average. Post-accumulate
+  /// hooks see the local gradient.
   template <class F>
-  HookHandle register_after_reduction_hook(const Tensor& parameter, F&& hook, HookOptions options = {}) {
-    static_assert(std::is_invocable_v<std::decay_t<F>&, const Tensor&>, "an after-reduction hook is called as hook(const Tensor& parameter)");
+  HookHandle register_after_reduction_hook(const Tensor& parameter, F&& hook,
+                                           HookOptions options = {}) {
+    static_assert(std::is_invocable_v<std::decay_t<F>&, const Tensor&>,
+                  "an after-reduction hook is called as hook(const Tensor& parameter)");
     return reducer_->add_after_reduction_hook(parameter, std::forward<F>(hook), std::move(options));
   }
 
   NoSync no_sync() { return NoSync(*this); }
   /// Says before the first iteration that the graph will always be the same.
   void set_static_graph() { reducer_->set_static_graph(); }
-  /// Starts over with another group, after a failure for instance: the hook stays, buckets are laid out anew.
+  /// Starts over with another group, after a failure for instance: the hook stays, buckets are laid
+  /// out anew.
   void reset(const ProcessGroup& group);
 
   /// The ranks this wrapper averages over.
@@ -169,7 +198,8 @@ class DataParallelModule : public nn::Module {
   ReducerStats stats() const { return reducer_->stats(); }
   /// Which parameters are in which bucket, in the order of launch.
   std::vector<std::vector<size_t>> bucket_layout() const { return reducer_->layout(); }
-  /// Iterations so far, layout and what is known about a static graph; the module's own state is saved by state_dict().
+  /// Iterations so far, layout and what is known about a static graph; the module's own state is
+  /// saved by state_dict().
   nn::StateDict wrapper_state() const;
   void load_wrapper_state(const nn::StateDict& state);
 
@@ -178,7 +208,10 @@ class DataParallelModule : public nn::Module {
   void before_forward();
   /// Afterwards: gets the next backward pass ready. May replace tensors of the result by aliases.
   void after_forward(nn::Value& result);
-  bool marks_outputs() const { return syncing_ && (reducer_->options().find_unused_parameters || reducer_->options().static_graph); }
+  bool marks_outputs() const {
+    return syncing_ &&
+           (reducer_->options().find_unused_parameters || reducer_->options().static_graph);
+  }
   bool syncing() const { return syncing_; }
 
  private:
@@ -194,7 +227,8 @@ class DataParallelModule : public nn::Module {
   bool sync_ = true;      ///< not inside no_sync
   bool syncing_ = false;  ///< the forward under way will be followed by a synchronised backward
   bool optimizer_inside_ = false;
-  std::function<void(DataParallelModule&)> on_forward_;  ///< set while inputs may be uneven: see join
+  std::function<void(DataParallelModule&)>
+      on_forward_;  ///< set while inputs may be uneven: see join
   int buffers_from_ = 0;
 };
 
@@ -202,8 +236,10 @@ class DataParallelModule : public nn::Module {
 template <class M>
 class DistributedDataParallel final : public DataParallelModule {
  public:
-  DistributedDataParallel(std::shared_ptr<M> module, ProcessGroup group, DataParallelOptions options = {})
-      : DataParallelModule(module, std::move(group), std::move(options)), module_(std::move(module)) {}
+  DistributedDataParallel(std::shared_ptr<M> module, ProcessGroup group,
+                          DataParallelOptions options = {})
+      : DataParallelModule(module, std::move(group), std::move(options)),
+        module_(std::move(module)) {}
 
   /// The wrapped module.
   M& module() const { return *module_; }
@@ -235,10 +271,12 @@ class DistributedDataParallel final : public DataParallelModule {
 template <class M>
 DistributedDataParallel(std::shared_ptr<M>, ProcessGroup) -> DistributedDataParallel<M>;
 template <class M>
-DistributedDataParallel(std::shared_ptr<M>, ProcessGroup, DataParallelOptions) -> DistributedDataParallel<M>;
+DistributedDataParallel(std::shared_ptr<M>, ProcessGroup, DataParallelOptions)
+    -> DistributedDataParallel<M>;
 template <class H>
 DistributedDataParallel(H, ProcessGroup) -> DistributedDataParallel<typename H::ContainedType>;
 template <class H>
-DistributedDataParallel(H, ProcessGroup, DataParallelOptions) -> DistributedDataParallel<typename H::ContainedType>;
+DistributedDataParallel(H, ProcessGroup, DataParallelOptions)
+    -> DistributedDataParallel<typename H::ContainedType>;
 
 }  // namespace grapnel::dist

@@ -20,7 +20,8 @@ struct Executor::State : std::enable_shared_from_this<State> {
   bool stopping = false;
   bool orphaned = false;  ///< nobody will join threads any more
 
-  /// With the lock held: somebody must be there to take the next job, or to go on with one that waited.
+  /// With the lock held: somebody must be there to take the next job, or to go on with one that
+  /// waited.
   void let_next_begin() {
     busy = false;
     changed.notify_all();
@@ -72,7 +73,8 @@ Executor::~Executor() {
   std::unique_lock lock(state_->mutex);
   state_->stopping = true;
   state_->changed.notify_all();
-  // The last handle may die in a callback, on a thread of the executor itself: then nobody can wait for the threads.
+  // The last handle may die in a callback, on a thread of the executor itself: then nobody can wait
+  // for the threads.
   state_->orphaned = running == state_.get();
   // Jobs that are left may still start threads, so look again.
   while (!state_->threads.empty()) {
@@ -97,7 +99,8 @@ std::shared_ptr<Executor> Executor::current() {
   return of_the_process;
 }
 
-Executor::Scope::Scope(std::shared_ptr<Executor> executor) : before_(std::exchange(scoped, std::move(executor))) {}
+Executor::Scope::Scope(std::shared_ptr<Executor> executor)
+    : before_(std::exchange(scoped, std::move(executor))) {}
 Executor::Scope::~Scope() { scoped = std::move(before_); }
 
 Executor::Waiting::Waiting() {

@@ -1,10 +1,10 @@
-/// Executor: runs the callbacks of futures, one at a time. While one of them waits for a future, the next begins on
-/// another thread, so a callback may start a collective and wait for it.
+/// Executor: runs the callbacks of futures, one at a time. While one of them waits for a future,
+/// the next begins on another thread, so a callback may start a collective and wait for it.
 ///
 /// Note [Callbacks run one at a time]
-/// Callbacks of one rank never run at the same moment, so state that only callbacks touch needs no lock. They run on
-/// threads of the executor, which are neither threads that drive communication nor workers of the pool; nothing that
-/// a callback waits for depends on the thread it blocks.
+/// Callbacks of one rank never run at the same moment, so state that only callbacks touch needs no
+/// lock. They run on threads of the executor, which are neither threads that drive communication
+/// nor workers of the pool; nothing that a callback waits for depends on the thread it blocks.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,8 @@ class Executor {
   /// Queues a job, which must not throw. Never blocks.
   void run(std::function<void()> job);
 
-  /// The executor for futures made on this thread: that of the rank the thread belongs to, else one of the process.
+  /// The executor for futures made on this thread: that of the rank the thread belongs to, else one
+  /// of the process.
   static std::shared_ptr<Executor> current();
 
   /// While it lives, futures made on this thread use `executor`.

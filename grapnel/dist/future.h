@@ -4,8 +4,9 @@
 ///   Future<Tensor> mean = sum.then([n](const Tensor& s) { return s / n; });
 ///   mean.wait();
 ///
-/// A Future is a counted handle. Callbacks of one Future run in the order they were attached, exactly once, on the rank's
-/// executor: see Note [Callbacks run one at a time] in executor.h. Attached to a Future that is complete, a callback runs at once.
+/// A Future is a counted handle. Callbacks of one Future run in the order they were attached,
+/// exactly once, on the rank's executor: see Note [Callbacks run one at a time] in executor.h.
+/// Attached to a Future that is complete, a callback runs at once.
 #pragma once
 
 #include <atomic>
@@ -44,7 +45,8 @@ class FutureState : public std::enable_shared_from_this<FutureState> {
  public:
   explicit FutureState(std::shared_ptr<Executor> executor) : executor_(std::move(executor)) {}
   virtual ~FutureState() = default;
-  // It is handed its own state, so that an unfinished Future with callbacks does not keep itself alive.
+  // It is handed its own state, so that an unfinished Future with callbacks does not keep itself
+  // alive.
   using Callback = std::function<void(const std::shared_ptr<FutureState>&)>;
 
   bool done() const;
@@ -78,10 +80,12 @@ struct TypedState final : FutureState {
   std::optional<T> value;
 };
 
-/// Whoever drives the communication. A thread that is about to wait may do so in its stead, which saves waking two threads.
+/// Whoever drives the communication. A thread that is about to wait may do so in its stead, which
+/// saves waking two threads.
 class Driver {
  public:
-  /// Works until the Future is complete, or for a moment; returns at once if somebody else is at it.
+  /// Works until the Future is complete, or for a moment; returns at once if somebody else is at
+  /// it.
   virtual void drive(const FutureState& until) = 0;
 
  protected:
@@ -128,7 +132,9 @@ class Future {
   bool wait_for(std::chrono::milliseconds time) const { return state().wait_for(time); }
   /// The value, which must have arrived.
   T value() const {
-    check(done(), "Future::value: the value has not arrived yet.\nUse wait(), or then() to go on when it has.");
+    check(done(),
+          "Future::value: the value has not arrived yet.\nUse wait(), or then() to go on when it "
+          "has.");
     if (const std::exception_ptr e = state().error()) std::rethrow_exception(e);
     return *state_->value;
   }
@@ -141,20 +147,24 @@ class Future {
     state().complete([&] { state_->error_ = std::move(error); });
   }
 
-  /// A Future for what `f` will return: f(Future<T>) is told about errors, too; f(T) runs only when there is a value, and an
-  /// error passes it by. What `f` throws becomes the error. If `f` returns a Future, that one is followed.
+  /// A Future for what `f` will return: f(Future<T>) is told about errors, too; f(T) runs only when
+  /// there is a value, and an error passes it by. What `f` throws becomes the error. If `f` returns
+  /// a Future, that one is followed.
   template <class F>
   auto then(F&& f) const {
     using D = std::decay_t<F>;
     constexpr bool takes_future = std::is_invocable_v<D&, Future<T>>;
-    static_assert(takes_future || std::is_invocable_v<D&, T>, "a callback of then() is called as f(Future<T>) or f(T)");
-    using R = typename std::conditional_t<takes_future, std::invoke_result<D&, Future<T>>, std::invoke_result<D&, T>>::type;
+    static_assert(takes_future || std::is_invocable_v<D&, T>,
+                  "a callback of then() is called as f(Future<T>) or f(T)");
+    using R = typename std::conditional_t<takes_future, std::invoke_result<D&, Future<T>>,
+                                          std::invoke_result<D&, T>>::type;
     using Value = std::conditional_t<std::is_void_v<R>, Done, std::decay_t<R>>;
     auto next = [&] {
       if constexpr (detail::IsFuture<Value>::value) return Value::make(state().executor());
       else return Future<Value>::make(state().executor());
     }();
-    state().attach([next, fn = std::make_shared<D>(std::forward<F>(f))](const std::shared_ptr<detail::FutureState>& self) {
+    state().attach([next, fn = std::make_shared<D>(std::forward<F>(f))](
+                       const std::shared_ptr<detail::FutureState>& self) {
       try {
         const Future done(std::static_pointer_cast<detail::TypedState<T>>(self));
         const auto call = [&]() -> R {
@@ -190,7 +200,8 @@ class Future {
   friend class Future;
   explicit Future(std::shared_ptr<detail::TypedState<T>> state) : state_(std::move(state)) {}
   detail::TypedState<T>& state() const {
-    check(state_ != nullptr, "the Future is empty: nothing will ever complete it.\nMake one with Future<T>::make().");
+    check(state_ != nullptr,
+          "the Future is empty: nothing will ever complete it.\nMake one with Future<T>::make().");
     return *state_;
   }
   std::shared_ptr<detail::TypedState<T>> state_;

@@ -11,9 +11,11 @@ std::vector<int64_t> bucket_strides(const Tensor& param) {
 }
 
 void GradBucket::set_buffer(Tensor buffer) {
-  check(buffer.defined() && buffer.numel() == buffer_.numel(), "GradBucket::set_buffer: bucket ", index_, " has ", buffer_.numel(), " elements, the new buffer ",
+  check(buffer.defined() && buffer.numel() == buffer_.numel(), "GradBucket::set_buffer: bucket ",
+        index_, " has ", buffer_.numel(), " elements, the new buffer ",
         buffer.defined() ? str("has ", buffer.numel()) : std::string("is undefined"), ".");
-  buffer_ = buffer.dim() == 1 && buffer.is_contiguous() ? std::move(buffer) : buffer.contiguous().view({-1});
+  buffer_ = buffer.dim() == 1 && buffer.is_contiguous() ? std::move(buffer)
+                                                        : buffer.contiguous().view({-1});
 }
 
 std::vector<Tensor> GradBucket::views_of(const Tensor& buffer) const {
@@ -27,6 +29,8 @@ std::vector<Tensor> GradBucket::views_of(const Tensor& buffer) const {
   return views;
 }
 
-ProcessGroup GradBucket::channel_of(const ProcessGroup& group) const { return group ? group.channel(str("bucket ", index_)) : group_; }
+ProcessGroup GradBucket::channel_of(const ProcessGroup& group) const {
+  return group ? group.channel(str("bucket ", index_)) : group_;
+}
 
 }  // namespace grapnel::dist

@@ -23,13 +23,17 @@ bool launched_by_mpi() {
 
 ProcessGroup init(const InitOptions& options) {
   if (ProcessGroup own = group_of_this_thread(); own && options.backend != Backend::mpi) return own;
-  if (options.backend == Backend::mpi || (options.backend == Backend::automatic && launched_by_mpi())) {
+  if (options.backend == Backend::mpi ||
+      (options.backend == Backend::automatic && launched_by_mpi())) {
     static std::mutex mutex;
     static ProcessGroup world;
     std::lock_guard lock(mutex);
     if (!world) {
       const char* largest = std::getenv("GRAPNEL_MPI_LARGEST_COUNT");
-      world = ProcessGroup(connect_mpi({.check_calls = options.check_calls || is_set("GRAPNEL_DIST_CHECK"), .largest_count = largest ? std::atoll(largest) : 0}), options.timeout);
+      world = ProcessGroup(
+          connect_mpi({.check_calls = options.check_calls || is_set("GRAPNEL_DIST_CHECK"),
+                       .largest_count = largest ? std::atoll(largest) : 0}),
+          options.timeout);
       base::set_process_rank({world.rank(), world.size()});
     }
     return world;

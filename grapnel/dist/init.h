@@ -13,8 +13,9 @@ enum class Backend : uint8_t {
 struct InitOptions {
   Backend backend = Backend::automatic;
   std::chrono::milliseconds timeout = kDefaultTimeout;
-  /// MPI: ranks compare their calls before each collective, so that different ones are reported by name instead of ending in a timeout. Costs a
-  /// message per collective. Also switched on by GRAPNEL_DIST_CHECK=1. Threads always compare.
+  /// MPI: ranks compare their calls before each collective, so that different ones are reported by
+  /// name instead of ending in a timeout. Costs a message per collective. Also switched on by
+  /// GRAPNEL_DIST_CHECK=1. Threads always compare.
   bool check_calls = false;
 };
 

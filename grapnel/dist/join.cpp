@@ -33,18 +33,24 @@ struct JoinAccess {
 
   static void shadow(DataParallelModule& m, const Round& round) {
     if (round.syncs) m.reducer_->before_forward();
-    if (const auto buffers = m.buffers_to_sync(); round.buffers && !buffers.empty()) broadcast_tensors(buffers, m.buffer_channel_, m.buffers_from_);
+    if (const auto buffers = m.buffers_to_sync(); round.buffers && !buffers.empty())
+      broadcast_tensors(buffers, m.buffer_channel_, m.buffers_from_);
     if (round.syncs) m.reducer_->shadow_pass();
   }
 
-  static void run(DataParallelModule& m, const std::function<void()>& body, const JoinOptions& options) {
-    check(!m.reducer_->options().static_graph, "join: a rank without inputs cannot learn what a static graph looks like; leave static_graph out.");
+  static void run(DataParallelModule& m, const std::function<void()>& body,
+                  const JoinOptions& options) {
+    check(!m.reducer_->options().static_graph,
+          "join: a rank without inputs cannot learn what a static graph looks like; leave "
+          "static_graph out.");
     check(!m.on_forward_, "join: the model is inside join already.");
     const ProcessGroup channel = m.group().channel("join");
     Round last;
     const auto take_note = [&](const Round& round) {
       last = round;
-      m.reducer_->set_divisor(options.divide_by_initial_world_size ? channel.size() : static_cast<int>(round.active.size()));
+      m.reducer_->set_divisor(options.divide_by_initial_world_size
+                                  ? channel.size()
+                                  : static_cast<int>(round.active.size()));
     };
     struct Restore {
       DataParallelModule& m;
@@ -75,6 +81,9 @@ struct JoinAccess {
   }
 };
 
-void join(DataParallelModule& model, const std::function<void()>& body, const JoinOptions& options) { JoinAccess::run(model, body, options); }
+void join(DataParallelModule& model, const std::function<void()>& body,
+          const JoinOptions& options) {
+  JoinAccess::run(model, body, options);
+}
 
 }  // namespace grapnel::dist

@@ -19,9 +19,12 @@ int64_t read(const nn::StateDict& state, const char* name) {
 
 namespace hooks {
 
-PostLocalSGDState::PostLocalSGDState(PostLocalSGDOptions options, ProcessGroup group, ProcessGroup subgroup)
+PostLocalSGDState::PostLocalSGDState(PostLocalSGDOptions options, ProcessGroup group,
+                                     ProcessGroup subgroup)
     : options_(options), group_(std::move(group)), subgroup_(std::move(subgroup)) {
-  check(options_.start_localSGD_iter >= 0, "post-local SGD: start_localSGD_iter must not be negative, got ", options_.start_localSGD_iter, ".");
+  check(options_.start_localSGD_iter >= 0,
+        "post-local SGD: start_localSGD_iter must not be negative, got ",
+        options_.start_localSGD_iter, ".");
 }
 
 nn::StateDict PostLocalSGDState::state_dict() const {
@@ -33,7 +36,8 @@ nn::StateDict PostLocalSGDState::state_dict() const {
 }
 
 void PostLocalSGDState::load_state_dict(const nn::StateDict& state) {
-  const PostLocalSGDOptions options{read(state, "start_localSGD_iter"), read(state, "post_local_gradient_allreduce") != 0};
+  const PostLocalSGDOptions options{read(state, "start_localSGD_iter"),
+                                    read(state, "post_local_gradient_allreduce") != 0};
   iter_ = read(state, "iter");
   options_ = options;
 }
@@ -50,12 +54,18 @@ Future<Tensor> PostLocalSGD::operator()(PostLocalSGDState& state, GradBucket& bu
 
 }  // namespace hooks
 
-PeriodicModelAverager::PeriodicModelAverager(ProcessGroup group, ModelAveragerOptions options) : group_(std::move(group)), options_(options) {
+PeriodicModelAverager::PeriodicModelAverager(ProcessGroup group, ModelAveragerOptions options)
+    : group_(std::move(group)), options_(options) {
   check(static_cast<bool>(group_), "PeriodicModelAverager: the group is empty.");
-  check(options_.period >= 1, "PeriodicModelAverager: the period must be positive, got ", options_.period, ".");
-  check(options_.warmup_steps >= 0, "PeriodicModelAverager: warmup_steps must not be negative, got ", options_.warmup_steps, ".");
+  check(options_.period >= 1, "PeriodicModelAverager: the period must be positive, got ",
+        options_.period, ".");
+  check(options_.warmup_steps >= 0,
+        "PeriodicModelAverager: warmup_steps must not be negative, got ", options_.warmup_steps,
+        ".");
   if (options_.period == 1)
-    base::warn("PeriodicModelAverager: with period 1, models are averaged after every step; averaging gradients costs the same and is exact.");
+    base::warn(
+        "PeriodicModelAverager: with period 1, models are averaged after every step; averaging "
+        "gradients costs the same and is exact.");
 }
 
 bool PeriodicModelAverager::average_parameters(const std::vector<Tensor>& parameters) {

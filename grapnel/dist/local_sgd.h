@@ -1,7 +1,9 @@
-/// Post-local SGD: after a while, gradients are averaged only among the ranks of one machine, and models now and then over all ranks.
+/// Post-local SGD: after a while, gradients are averaged only among the ranks of one machine, and
+/// models now and then over all ranks.
 ///
-///   auto state = std::make_shared<dist::hooks::PostLocalSGDState>(dist::hooks::PostLocalSGDOptions{.start_localSGD_iter = 100});
-///   model.register_comm_hook(state, dist::hooks::post_local_sgd);
+///   auto state =
+///   std::make_shared<dist::hooks::PostLocalSGDState>(dist::hooks::PostLocalSGDOptions{.start_localSGD_iter
+///   = 100}); model.register_comm_hook(state, dist::hooks::post_local_sgd);
 ///   dist::PeriodicModelAverager averager(group, {.period = 4, .warmup_steps = 100});
 ///   ... optimizer.step(); averager.average_parameters(model.parameters());
 #pragma once
@@ -22,7 +24,8 @@ struct PostLocalSGDOptions {
 class PostLocalSGDState {
  public:
   /// Without a group, the wrapper's own is used; without a subgroup, the ranks of one machine.
-  explicit PostLocalSGDState(PostLocalSGDOptions options, ProcessGroup group = {}, ProcessGroup subgroup = {});
+  explicit PostLocalSGDState(PostLocalSGDOptions options, ProcessGroup group = {},
+                             ProcessGroup subgroup = {});
   const PostLocalSGDOptions& options() const { return options_; }
   int64_t iter() const { return iter_; }
   /// Everything but the groups.

@@ -10,12 +10,14 @@ namespace grapnel::dist {
 
 namespace {
 
-/// Adds values as the leaves of a binary tree, from left to right, keeping one partial sum per level.
+/// Adds values as the leaves of a binary tree, from left to right, keeping one partial sum per
+/// level.
 class Tree {
  public:
   void add(Tensor value) {
     size_t level = 0;
-    for (; level < sums_.size() && sums_[level].defined(); ++level) value = std::exchange(sums_[level], Tensor()).add_(value);
+    for (; level < sums_.size() && sums_[level].defined(); ++level)
+      value = std::exchange(sums_[level], Tensor()).add_(value);
     if (level == sums_.size()) sums_.emplace_back();
     sums_[level] = std::move(value);
   }
@@ -30,18 +32,23 @@ class Tree {
 Tensor gather_grads(const std::vector<Tensor>& parameters, DType dtype) {
   std::vector<Tensor> parts;
   for (const Tensor& p : parameters)
-    if (p.dtype() == dtype) parts.push_back(p.grad().defined() ? p.grad().detach().reshape({-1}) : zeros({p.numel()}, dtype));
+    if (p.dtype() == dtype)
+      parts.push_back(p.grad().defined() ? p.grad().detach().reshape({-1})
+                                         : zeros({p.numel()}, dtype));
   return parts.empty() ? Tensor() : cat(parts).clone();
 }
 
 }  // namespace
 
-void backward_by_micro_batches(DataParallelModule& model, int64_t count, const std::function<void(int64_t)>& backward_of) {
+void backward_by_micro_batches(DataParallelModule& model, int64_t count,
+                               const std::function<void(int64_t)>& backward_of) {
   const ProcessGroup group = model.group().channel("micro-batches");
   const int64_t ranks = group.size();
-  check(count > 0 && std::has_single_bit(static_cast<uint64_t>(count)) && std::has_single_bit(static_cast<uint64_t>(ranks)) && count >= ranks,
-        "backward_by_micro_batches: the number of micro-batches and of ranks must be powers of two, with at least one micro-batch per rank; got ", count, " and ",
-        ranks, ".");
+  check(count > 0 && std::has_single_bit(static_cast<uint64_t>(count)) &&
+            std::has_single_bit(static_cast<uint64_t>(ranks)) && count >= ranks,
+        "backward_by_micro_batches: the number of micro-batches and of ranks must be powers of "
+        "two, with at least one micro-batch per rank; got ",
+        count, " and ", ranks, ".");
   std::vector<Tensor> parameters;
   for (const Tensor& p : model.parameters())
     if (p.requires_grad()) parameters.push_back(p);
@@ -55,7 +62,8 @@ void backward_by_micro_batches(DataParallelModule& model, int64_t count, const s
       backward_of(i);
       NoGradGuard no_grad;
       for (size_t d = 0; d < kDTypeCount; ++d)
-        if (const Tensor flat = gather_grads(parameters, static_cast<DType>(d)); flat.defined()) trees[d].add(flat);
+        if (const Tensor flat = gather_grads(parameters, static_cast<DType>(d)); flat.defined())
+          trees[d].add(flat);
     }
   }
   NoGradGuard no_grad;

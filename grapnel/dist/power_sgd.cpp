@@ -33,19 +33,24 @@ void orthogonalize(const Tensor& matrices, double epsilon) {
   NoGradGuard no_grad;
   const bool narrow = matrices.dtype() == kFloat16 || matrices.dtype() == kBFloat16;
   if (matrices.size(2) <= 2 || narrow) return gram_schmidt(matrices, epsilon);
-  // Twice is as good as a QR decomposition: the second round removes what rounding left in the first.
+  // Twice is as good as a QR decomposition: the second round removes what rounding left in the
+  // first.
   gram_schmidt(matrices, 0);
   gram_schmidt(matrices, 0);
 }
 
 PowerSGDState::PowerSGDState(PowerSGDOptions options, ProcessGroup group)
     : options_(std::move(options)), group_(std::move(group)), generator_(options_.random_seed) {
-  check(options_.matrix_approximation_rank >= 1, "PowerSGD: matrix_approximation_rank must be positive, got ", options_.matrix_approximation_rank, ".");
-  check(options_.compression_stats_logging_frequency >= 1, "PowerSGD: compression_stats_logging_frequency must be positive, got ",
+  check(options_.matrix_approximation_rank >= 1,
+        "PowerSGD: matrix_approximation_rank must be positive, got ",
+        options_.matrix_approximation_rank, ".");
+  check(options_.compression_stats_logging_frequency >= 1,
+        "PowerSGD: compression_stats_logging_frequency must be positive, got ",
         options_.compression_stats_logging_frequency, ".");
   check(options_.start_powerSGD_iter > 1 || !(options_.use_error_feedback || options_.warm_start),
-        "PowerSGD: with use_error_feedback or warm_start, start_powerSGD_iter must be 2 or more, got ", options_.start_powerSGD_iter,
-        ": buckets are laid out anew after the first iteration.");
+        "PowerSGD: with use_error_feedback or warm_start, start_powerSGD_iter must be 2 or more, "
+        "got ",
+        options_.start_powerSGD_iter, ": buckets are laid out anew after the first iteration.");
 }
 
 PowerSGDState::Memory& PowerSGDState::memory(const std::string& parameter) {
@@ -55,7 +60,8 @@ PowerSGDState::Memory& PowerSGDState::memory(const std::string& parameter) {
 }
 
 struct PowerSGDAccess {
-  static std::shared_ptr<PowerSGDState::Memory> memory(PowerSGDState& state, const std::string& parameter) {
+  static std::shared_ptr<PowerSGDState::Memory> memory(PowerSGDState& state,
+                                                       const std::string& parameter) {
     state.memory(parameter);
     return state.memories_[parameter];
   }
@@ -67,7 +73,9 @@ struct PowerSGDAccess {
     if (!bucket.is_last()) return;
     ++state.stats_.iteration;
     const PowerSGDOptions& o = state.options_;
-    if (state.stats_.iteration <= o.start_powerSGD_iter || state.stats_.iteration < state.next_report_) return;
+    if (state.stats_.iteration <= o.start_powerSGD_iter ||
+        state.stats_.iteration < state.next_report_)
+      return;
     state.next_report_ = state.stats_.iteration + o.compression_stats_logging_frequency;
     if (o.on_report) o.on_report(state.stats_);
   }
@@ -92,12 +100,14 @@ struct Job {
   PowerSGDOptions options;
   ProcessGroup group;
   Tensor buffer;
-  std::vector<Tensor> parts;      ///< places in the buffer
-  std::vector<Memory> memories;   ///< one per part
-  std::vector<Tensor> with_error; ///< the part with the error added, before compression; empty without feedback
-  std::vector<size_t> plain;      ///< parts that are sent as they are
+  std::vector<Tensor> parts;     ///< places in the buffer
+  std::vector<Memory> memories;  ///< one per part
+  /// The part with the error added, before compression; empty without feedback.
+  std::vector<Tensor> with_error;
+  std::vector<size_t> plain;  ///< parts that are sent as they are
   std::vector<Batch> batches;
-  std::vector<Memory> factors;    ///< where P and Q of each compressed matrix are kept; parallel to parts
+  /// Where P and Q of each compressed matrix are kept; parallel to parts.
+  std::vector<Memory> factors;
   Tensor p_memory, q_memory, plain_memory;
   std::function<void(Job&)> write;  ///< copies the approximations into the buffer
 };
@@ -107,7 +117,8 @@ void feed_back(Job& job) {
   if (!job.options.use_error_feedback) return;
   for (size_t i = 0; i < job.parts.size(); ++i) {
     Tensor a = job.parts[i].to(error_type(job.buffer.dtype())).clone();
-    if (const Tensor& error = job.memories[i]->error; error.defined() && error.shape() == a.shape()) a.add_(error);
+    if (const Tensor& error = job.memories[i]->error; error.defined() && error.shape() == a.shape())
+      a.add_(error);
     job.parts[i].copy_(a);
     job.with_error.push_back(std::move(a));
   }
@@ -173,9 +184,11 @@ void finish(Job& job) {
     }
 }
 
-/// Step 9 for each part: what its value in the buffer, or this rank's own projection of it, has lost.
+/// Step 9 for each part: what its value in the buffer, or this rank's own projection of it, has
+/// lost.
 void remember_errors(Job& job, const std::vector<Tensor>& kept) {
-  for (size_t i = 0; i < job.with_error.size(); ++i) job.memories[i]->error = job.with_error[i] - kept[i];
+  for (size_t i = 0; i < job.with_error.size(); ++i)
+    job.memories[i]->error = job.with_error[i] - kept[i];
 }
 
 std::vector<Tensor> widened_parts(const Job& job) {
@@ -189,14 +202,18 @@ Future<Tensor> run(const std::shared_ptr<Job>& job) {
   std::optional<Future<std::vector<Tensor>>> plain;
   if (job->plain_memory.defined()) plain = job->group.all_reduce(job->plain_memory).future();
   multiply_p(*job);
-  return job->group.all_reduce(job->p_memory).future().then([job, plain](const std::vector<Tensor>&) {
-    multiply_q(*job);
-    return job->group.all_reduce(job->q_memory).future().then([job, plain](const std::vector<Tensor>&) {
-      if (plain) plain->wait();
-      finish(*job);
-      return job->buffer;
-    });
-  });
+  return job->group.all_reduce(job->p_memory)
+      .future()
+      .then([job, plain](const std::vector<Tensor>&) {
+        multiply_q(*job);
+        return job->group.all_reduce(job->q_memory)
+            .future()
+            .then([job, plain](const std::vector<Tensor>&) {
+              if (plain) plain->wait();
+              finish(*job);
+              return job->buffer;
+            });
+      });
 }
 
 std::shared_ptr<Job> make_job(PowerSGDState& state, GradBucket& bucket) {
@@ -205,7 +222,8 @@ std::shared_ptr<Job> make_job(PowerSGDState& state, GradBucket& bucket) {
   job->group = bucket.channel_of(state.group());
   job->buffer = bucket.buffer();
   job->parts = bucket.gradients();
-  for (const std::string& name : bucket.parameter_names()) job->memories.push_back(PowerSGDAccess::memory(state, name));
+  for (const std::string& name : bucket.parameter_names())
+    job->memories.push_back(PowerSGDAccess::memory(state, name));
   return job;
 }
 
@@ -226,14 +244,17 @@ Future<Tensor> PowerSGD::operator()(PowerSGDState& state, GradBucket& bucket) co
     const Tensor& part = job->parts[i];
     const int64_t n = part.dim() > 0 ? part.size(0) : 1, m = n > 0 ? part.numel() / n : 0;
     const int64_t k = std::min({n, m, o.matrix_approximation_rank});
-    const bool compress = part.dim() > 1 && static_cast<double>((n + m) * k) * o.min_compression_rate < static_cast<double>(n * m);
+    const bool compress =
+        part.dim() > 1 &&
+        static_cast<double>((n + m) * k) * o.min_compression_rate < static_cast<double>(n * m);
     PowerSGDAccess::count(state, part.numel(), compress ? (n + m) * k : part.numel());
     if (!compress) {
       job->plain.push_back(i);
       plain.push_back(part.reshape({-1}));
       continue;
     }
-    const auto same = std::find_if(job->batches.begin(), job->batches.end(), [&](const Batch& b) { return b.n == n && b.m == m; });
+    const auto same = std::find_if(job->batches.begin(), job->batches.end(),
+                                   [&](const Batch& b) { return b.n == n && b.m == m; });
     if (o.batch_tensors_with_same_shape && same != job->batches.end()) {
       same->members.push_back(i);
     } else {
@@ -254,14 +275,17 @@ Future<Tensor> PowerSGD::operator()(PowerSGDState& state, GradBucket& bucket) co
   make_factors(*job, state.generator());
   job->write = [](Job& j) {
     std::vector<Tensor> kept;
-    if (j.options.local_error_only && j.options.use_error_feedback) kept = j.with_error;  // parts sent whole lose nothing
+    if (j.options.local_error_only && j.options.use_error_feedback)
+      kept = j.with_error;  // parts sent whole lose nothing
     for (const Batch& b : j.batches) {
       const Tensor approximation = bmm(b.p, b.q.transpose(1, 2));
       const Tensor own = b.local_q.defined() ? bmm(b.p, b.local_q.transpose(1, 2)) : Tensor();
       for (size_t i = 0; i < b.members.size(); ++i) {
         const Tensor& part = j.parts[b.members[i]];
         part.copy_(approximation[static_cast<int64_t>(i)].view(part.sizes()));
-        if (!kept.empty()) kept[b.members[i]] = own[static_cast<int64_t>(i)].view(part.sizes()).to(error_type(part.dtype()));
+        if (!kept.empty())
+          kept[b.members[i]] =
+              own[static_cast<int64_t>(i)].view(part.sizes()).to(error_type(part.dtype()));
       }
     }
     remember_errors(j, kept.empty() ? widened_parts(j) : kept);
@@ -297,21 +321,26 @@ Future<Tensor> BatchedPowerSGD::operator()(PowerSGDState& state, GradBucket& buc
   make_factors(*job, state.generator());
   job->write = [count](Job& j) {
     const Batch& b = j.batches[0];
-    const auto flat = [&](const Tensor& q) { return bmm(b.p, q.transpose(1, 2)).view({-1}).narrow(0, 0, count); };
+    const auto flat = [&](const Tensor& q) {
+      return bmm(b.p, q.transpose(1, 2)).view({-1}).narrow(0, 0, count);
+    };
     j.buffer.copy_(flat(b.q));
     if (!j.options.use_error_feedback) return;
     if (!b.local_q.defined()) return remember_errors(j, widened_parts(j));
     const Tensor own = flat(b.local_q).to(error_type(j.buffer.dtype()));
     std::vector<Tensor> kept;
     for (const Tensor& part : j.parts)
-      kept.push_back(own.as_strided(part.sizes(), part.strides(), own.storage_offset() + part.storage_offset() - j.buffer.storage_offset()));
+      kept.push_back(
+          own.as_strided(part.sizes(), part.strides(),
+                         own.storage_offset() + part.storage_offset() - j.buffer.storage_offset()));
     remember_errors(j, kept);
   };
   PowerSGDAccess::advance(state, bucket);
   return run(job);
 }
 
-// --- saving ---------------------------------------------------------------------------------------------------------------------
+// --- saving
+// ---------------------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -336,7 +365,8 @@ nn::StateDict PowerSGDState::state_dict() const {
   if (group_) base::warn("PowerSGD: the process group is not part of the saved state.");
   nn::StateDict state;
   visit_options(options_, [&](const char* name, const auto& value) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double>) state.insert(str("options/", name), full({}, value, kFloat64));
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double>)
+      state.insert(str("options/", name), full({}, value, kFloat64));
     else state.insert(str("options/", name), whole(static_cast<int64_t>(value)));
   });
   state.insert("generator", generator_.get_state());
@@ -365,7 +395,8 @@ void PowerSGDState::load_state_dict(const nn::StateDict& state) {
   });
   fresh.generator_ = Generator();
   fresh.generator_.set_state(get("generator"));
-  fresh.stats_ = {get("iter").item<int64_t>(), get("elements_before").item<int64_t>(), get("elements_after").item<int64_t>()};
+  fresh.stats_ = {get("iter").item<int64_t>(), get("elements_before").item<int64_t>(),
+                  get("elements_after").item<int64_t>()};
   fresh.next_report_ = get("next_report").item<int64_t>();
   fresh.memories_.clear();
   for (const auto& item : state) {
@@ -375,7 +406,10 @@ void PowerSGDState::load_state_dict(const nn::StateDict& state) {
     Memory& memory = fresh.memory(key.substr(slash + 1));
     (key[0] == 'e' ? memory.error : key[0] == 'p' ? memory.p : memory.q) = item.value().clone();
   }
-  if (group_) base::warn("PowerSGD: the process group is not part of the saved state; the wrapper's own group is used from now on.");
+  if (group_)
+    base::warn(
+        "PowerSGD: the process group is not part of the saved state; the wrapper's own group is "
+        "used from now on.");
   fresh.group_ = {};
   *this = std::move(fresh);
 }

@@ -48,7 +48,10 @@ std::string Call::str() const {
     case CallKind::all_gather:
     case CallKind::all_to_all: text += "("; break;
   }
-  return text + grapnel::str(dtype, ", ", count, count == 1 ? " element" : " elements", kind == CallKind::reduce_scatter || kind == CallKind::all_to_all ? " per rank)" : ")");
+  return text + grapnel::str(dtype, ", ", count, count == 1 ? " element" : " elements",
+                             kind == CallKind::reduce_scatter || kind == CallKind::all_to_all
+                                 ? " per rank)"
+                                 : ")");
 }
 
 struct ProcessGroup::State {
@@ -60,13 +63,16 @@ struct ProcessGroup::State {
   std::map<std::string, ProcessGroup> channels;
 };
 
-ProcessGroup::ProcessGroup(std::shared_ptr<Communicator> communicator, std::chrono::milliseconds timeout) : state_(std::make_shared<State>()) {
+ProcessGroup::ProcessGroup(std::shared_ptr<Communicator> communicator,
+                           std::chrono::milliseconds timeout)
+    : state_(std::make_shared<State>()) {
   state_->communicator = std::move(communicator);
   state_->timeout_ms = std::make_shared<std::atomic<int64_t>>(timeout.count());
 }
 
 Communicator& ProcessGroup::communicator() const {
-  check(state_ != nullptr, "the ProcessGroup is empty.\nGet one from dist::init() or dist::run_threads().");
+  check(state_ != nullptr,
+        "the ProcessGroup is empty.\nGet one from dist::init() or dist::run_threads().");
   return *state_->communicator;
 }
 std::chrono::milliseconds ProcessGroup::timeout() const {
@@ -75,7 +81,8 @@ std::chrono::milliseconds ProcessGroup::timeout() const {
 }
 void ProcessGroup::set_timeout(std::chrono::milliseconds timeout) const {
   communicator();
-  check(timeout.count() > 0, "set_timeout: the time must be positive, got ", timeout.count(), " ms.");
+  check(timeout.count() > 0, "set_timeout: the time must be positive, got ", timeout.count(),
+        " ms.");
   state_->timeout_ms->store(timeout.count());
 }
 uint64_t ProcessGroup::bytes_sent() const {
@@ -88,16 +95,20 @@ uint64_t ProcessGroup::sequence() const {
   return state_->sequence;
 }
 
-std::string where(const ProcessGroup& group) { return str("[rank ", group.rank(), " of ", group.size(), "]"); }
+std::string where(const ProcessGroup& group) {
+  return str("[rank ", group.rank(), " of ", group.size(), "]");
+}
 
 Future<Tensor> Work::single() const {
   return done_.then([](const std::vector<Tensor>& results) {
-    check(results.size() == 1, "Work::single: the collective has ", results.size(), " results.\nUse future().");
+    check(results.size() == 1, "Work::single: the collective has ", results.size(),
+          " results.\nUse future().");
     return results[0];
   });
 }
 
-Work ProcessGroup::submit(Call call, const Tensor& input, const Tensor& output, std::vector<Tensor> result) const {
+Work ProcessGroup::submit(Call call, const Tensor& input, const Tensor& output,
+                          std::vector<Tensor> result) const {
   Communicator& c = communicator();
   auto op = std::make_shared<Operation>();
   op->call = call;
@@ -107,8 +118,10 @@ Work ProcessGroup::submit(Call call, const Tensor& input, const Tensor& output, 
   op->timeout = timeout();
   op->deadline = Clock::now() + op->timeout;
   op->done = Future<std::vector<Tensor>>::make(c.executor());
-  const bool sends = call.kind != CallKind::recv && (call.kind != CallKind::broadcast || call.peer == rank());
-  if (sends && input.defined()) state_->bytes_sent->fetch_add(static_cast<uint64_t>(input.nbytes()), std::memory_order_relaxed);
+  const bool sends =
+      call.kind != CallKind::recv && (call.kind != CallKind::broadcast || call.peer == rank());
+  if (sends && input.defined())
+    state_->bytes_sent->fetch_add(static_cast<uint64_t>(input.nbytes()), std::memory_order_relaxed);
   std::lock_guard lock(state_->mutex);
   op->sequence = call.is_point_to_point() ? 0 : state_->sequence++;
   const Work work(op->done, op->sequence);
@@ -129,21 +142,26 @@ Work ProcessGroup::in_place(Call call, const Tensor& t) const {
     NoGradGuard off;
     t.detach().copy_(copy);
     return std::vector<Tensor>{t};
-  }), work.sequence());
+  }),
+              work.sequence());
 }
 
 namespace {
 void check_peer(const ProcessGroup& group, CallKind kind, int peer) {
-  check(peer >= 0 && peer < group.size(), name(kind), ": there is no rank ", peer, " in a group of ", group.size(), ".");
+  check(peer >= 0 && peer < group.size(), name(kind), ": there is no rank ", peer,
+        " in a group of ", group.size(), ".");
 }
 int64_t part_size(const ProcessGroup& group, CallKind kind, const Tensor& t) {
-  check(t.defined() && t.dim() > 0 && t.size(0) % group.size() == 0, name(kind), ": the first dimension must divide into ", group.size(),
-        " equal parts, got ", t.defined() ? str("shape ", t.shape()) : std::string("an undefined tensor"), ".");
+  check(t.defined() && t.dim() > 0 && t.size(0) % group.size() == 0, name(kind),
+        ": the first dimension must divide into ", group.size(), " equal parts, got ",
+        t.defined() ? str("shape ", t.shape()) : std::string("an undefined tensor"), ".");
   return t.numel() / group.size();
 }
 }  // namespace
 
-Work ProcessGroup::all_reduce(const Tensor& t, ReduceOp op) const { return in_place({.kind = CallKind::all_reduce, .op = op}, t); }
+Work ProcessGroup::all_reduce(const Tensor& t, ReduceOp op) const {
+  return in_place({.kind = CallKind::all_reduce, .op = op}, t);
+}
 Work ProcessGroup::broadcast(const Tensor& t, int root) const {
   check_peer(*this, CallKind::broadcast, root);
   return in_place({.kind = CallKind::broadcast, .peer = root}, t);
@@ -166,7 +184,8 @@ Work ProcessGroup::all_gather(const Tensor& t) const {
   std::vector<int64_t> sizes{size()};
   sizes.insert(sizes.end(), t.sizes().begin(), t.sizes().end());
   const Tensor all = empty(sizes, t.dtype());
-  return submit({.kind = CallKind::all_gather, .dtype = t.dtype(), .count = t.numel()}, t.detach().contiguous(), all, all.unbind());
+  return submit({.kind = CallKind::all_gather, .dtype = t.dtype(), .count = t.numel()},
+                t.detach().contiguous(), all, all.unbind());
 }
 
 Work ProcessGroup::reduce_scatter(const Tensor& t, ReduceOp op) const {
@@ -175,22 +194,26 @@ Work ProcessGroup::reduce_scatter(const Tensor& t, ReduceOp op) const {
   std::vector<int64_t> sizes(t.sizes().begin(), t.sizes().end());
   sizes[0] /= size();
   const Tensor part = empty(sizes, t.dtype());
-  return submit({.kind = CallKind::reduce_scatter, .op = op, .dtype = t.dtype(), .count = count}, t.detach().contiguous(), part, {part});
+  return submit({.kind = CallKind::reduce_scatter, .op = op, .dtype = t.dtype(), .count = count},
+                t.detach().contiguous(), part, {part});
 }
 
 Work ProcessGroup::all_to_all(const Tensor& t) const {
   const int64_t count = part_size(*this, CallKind::all_to_all, t);
   NoGradGuard no_grad;
   const Tensor out = empty(t.sizes(), t.dtype());
-  return submit({.kind = CallKind::all_to_all, .dtype = t.dtype(), .count = count}, t.detach().contiguous(), out, {out});
+  return submit({.kind = CallKind::all_to_all, .dtype = t.dtype(), .count = count},
+                t.detach().contiguous(), out, {out});
 }
 
 ProcessGroup ProcessGroup::subgroup(const std::vector<int>& ranks, const std::string& name) const {
   Communicator& c = communicator();
   check(!ranks.empty(), "subgroup: the list of ranks is empty.");
   for (size_t i = 0; i < ranks.size(); ++i) {
-    check(ranks[i] >= 0 && ranks[i] < c.size(), "subgroup: there is no rank ", ranks[i], " in a group of ", c.size(), ".");
-    for (size_t j = 0; j < i; ++j) check(ranks[i] != ranks[j], "subgroup: rank ", ranks[i], " is listed twice.");
+    check(ranks[i] >= 0 && ranks[i] < c.size(), "subgroup: there is no rank ", ranks[i],
+          " in a group of ", c.size(), ".");
+    for (size_t j = 0; j < i; ++j)
+      check(ranks[i] != ranks[j], "subgroup: rank ", ranks[i], " is listed twice.");
   }
   auto part = c.split(ranks, name);
   if (!part) return {};
@@ -224,7 +247,8 @@ ProcessGroup ProcessGroup::of_this_machine() const {
   const std::vector<Tensor> all = all_gather(full({1}, mine, kInt64)).wait();
   // Every machine's group is made by everybody, so that all make the same groups in the same order.
   std::map<int64_t, std::vector<int>> machines;
-  for (int r = 0; r < size(); ++r) machines[all[static_cast<size_t>(r)].item<int64_t>()].push_back(r);
+  for (int r = 0; r < size(); ++r)
+    machines[all[static_cast<size_t>(r)].item<int64_t>()].push_back(r);
   ProcessGroup own;
   for (const auto& [machine, ranks] : machines)
     if (ProcessGroup group = subgroup(ranks, "machine")) own = group;

@@ -14,7 +14,8 @@
 
 namespace grapnel::dist {
 
-Reducer::Reducer(std::vector<Parameter> parameters, ProcessGroup group, ReducerOptions options) : options_(std::move(options)) {
+Reducer::Reducer(std::vector<Parameter> parameters, ProcessGroup group, ReducerOptions options)
+    : options_(std::move(options)) {
   for (Parameter& p : parameters) {
     slots_.emplace_back();
     slots_.back().name = std::move(p.name);
@@ -33,15 +34,20 @@ Reducer::~Reducer() {
 }
 
 void Reducer::attach_hooks() {
-  // A hook of the accumulate node fires after the user's hooks on the leaf and also when no gradient came.
+  // A hook of the accumulate node fires after the user's hooks on the leaf and also when no
+  // gradient came.
   for (size_t i = 0; i < slots_.size(); ++i)
     slots_[i].ready_hook = grad_accumulator(slots_[i].tensor)
-                               ->register_hook([this, i](const variable_list&, const variable_list& grads) { on_grad(i, grads[0].defined()); },
-                                               HookOptions("data-parallel: gradient ready"));
+                               ->register_hook(
+                                   [this, i](const variable_list&, const variable_list& grads) {
+                                     on_grad(i, grads[0].defined());
+                                   },
+                                   HookOptions("data-parallel: gradient ready"));
 }
 
 void Reducer::reset(ProcessGroup group) {
-  check(engine::current_depth() == 0, "reset: a backward pass is under way; buckets cannot be laid out now.");
+  check(engine::current_depth() == 0,
+        "reset: a backward pass is under way; buckets cannot be laid out now.");
   group_ = std::move(group);
   used_channel_ = group_.channel("used parameters");
   divisor_ = group_.size();
@@ -74,7 +80,8 @@ std::vector<BucketItem> Reducer::items() const {
 }
 
 void Reducer::make_buckets(std::vector<std::vector<size_t>> layout) {
-  check(engine::current_depth() == 0, here(), " buckets cannot be laid out during a backward pass.");
+  check(engine::current_depth() == 0, here(),
+        " buckets cannot be laid out during a backward pass.");
   const std::vector<BucketItem> all = items();
   check_buckets(layout, all);
   NoGradGuard no_grad;
@@ -93,7 +100,8 @@ void Reducer::make_buckets(std::vector<std::vector<size_t>> layout) {
       bucket.members.push_back(i);
     }
     bucket.buffer = zeros({count}, all[layout[b][0]].dtype);
-    bucket.handle = GradBucket(b, layout.size(), bucket.buffer, std::move(tensors), std::move(names), group_.channel(str("bucket ", b)));
+    bucket.handle = GradBucket(b, layout.size(), bucket.buffer, std::move(tensors),
+                               std::move(names), group_.channel(str("bucket ", b)));
     bucket.views = bucket.handle.gradients();
     if (!options_.gradient_as_bucket_view) continue;
     for (size_t i : bucket.members) {
@@ -111,30 +119,42 @@ void Reducer::make_buckets(std::vector<std::vector<size_t>> layout) {
 }
 
 void Reducer::set_hook(CommHook hook) {
-  check(!has_hook(), here(), " register_comm_hook: the hook ", hook_.name, " is registered already, and stays.\nA wrapper has one hook for its whole life.");
-  check(!began_, here(), " register_comm_hook: a backward pass has run already.\nRegister the hook before training, on all ranks.");
+  check(!has_hook(), here(), " register_comm_hook: the hook ", hook_.name,
+        " is registered already, and stays.\nA wrapper has one hook for its whole life.");
+  check(!began_, here(),
+        " register_comm_hook: a backward pass has run already.\nRegister the hook before training, "
+        "on all ranks.");
   hook_ = std::move(hook);
 }
 
 void Reducer::set_static_graph() {
   if (options_.static_graph) return;
-  check(!began_ && !armed_, here(), " set_static_graph: training has begun; say so before the first iteration.");
+  check(!began_ && !armed_, here(),
+        " set_static_graph: training has begun; say so before the first iteration.");
   options_.static_graph = true;
   reset(group_);
 }
 
 void Reducer::check_usable() const {
-  check(failure_.empty(), here(), " the wrapper failed before and has to be reset with a new group: model.reset(group.renew()).\nWhat happened: ", failure_);
+  check(failure_.empty(), here(),
+        " the wrapper failed before and has to be reset with a new group: "
+        "model.reset(group.renew()).\nWhat happened: ",
+        failure_);
 }
 
 void Reducer::before_forward() {
   check_usable();
-  check(!in_pass_, here(), " the last backward pass did not produce gradients for all parameters, so their buckets were never sent. Missing: ", list_missing(),
-        ".\n",
-        options_.static_graph ? "The graph was declared static, so every pass must reach the same parameters."
+  check(!in_pass_, here(),
+        " the last backward pass did not produce gradients for all parameters, so their buckets "
+        "were never sent. Missing: ",
+        list_missing(), ".\n",
+        options_.static_graph
+            ? "The graph was declared static, so every pass must reach the same parameters."
         : options_.find_unused_parameters
-            ? "All outputs of forward must take part in the loss, or be left out of what forward returns; or a hook of yours threw during that pass."
-            : "If some parameters take no part in the loss, wrap the module with find_unused_parameters = true; if a hook of yours threw "
+            ? "All outputs of forward must take part in the loss, or be left out of what forward "
+              "returns; or a hook of yours threw during that pass."
+            : "If some parameters take no part in the loss, wrap the module with "
+              "find_unused_parameters = true; if a hook of yours threw "
               "during that pass, call reset().");
   if (rebuilt_ || !will_rebuild() || arrival_.size() != slots_.size()) return;
   rebuild();
@@ -151,12 +171,15 @@ std::string Reducer::list_missing() const {
 void Reducer::rebuild() {
   const record::Suspend now;  // all about the last pass, which is over
   NoGradGuard no_grad;
-  const std::array limits{options_.small_bucket_last ? options_.bucket_bytes : options_.first_bucket_bytes, options_.bucket_bytes};
+  const std::array limits{
+      options_.small_bucket_last ? options_.bucket_bytes : options_.first_bucket_bytes,
+      options_.bucket_bytes};
   BucketLayout mine = assign_buckets(items(), limits, arrival_);
   if (options_.small_bucket_last) {
     // The same from the other end: fill up starting with the gradients that arrive last.
     const std::vector<size_t> backwards(arrival_.rbegin(), arrival_.rend());
-    mine = assign_buckets(items(), std::array{options_.first_bucket_bytes, options_.bucket_bytes}, backwards);
+    mine = assign_buckets(items(), std::array{options_.first_bucket_bytes, options_.bucket_bytes},
+                          backwards);
     std::reverse(mine.buckets.begin(), mine.buckets.end());
     for (auto& bucket : mine.buckets) std::reverse(bucket.begin(), bucket.end());
   }
@@ -173,7 +196,8 @@ void Reducer::rebuild() {
   Tensor sizes = zeros({count}, kInt64);
   auto* s = sizes.data_ptr<int64_t>();
   if (group_.rank() == 0)
-    for (size_t b = 0; b < mine.buckets.size(); ++b) s[b] = static_cast<int64_t>(mine.buckets[b].size());
+    for (size_t b = 0; b < mine.buckets.size(); ++b)
+      s[b] = static_cast<int64_t>(mine.buckets[b].size());
   group_.broadcast(sizes).wait();
   std::vector<std::vector<size_t>> layout;
   at = 1;
@@ -207,14 +231,18 @@ void Reducer::prepare(const std::vector<Tensor>& outputs) {
   pass_depth_ = engine::current_depth();
   if (hook_.drops_gradients)
     for (const Slot& slot : slots_)
-      check(!slot.tensor.grad().defined(), here(), " the optimiser runs inside backward, so gradients cannot accumulate, but ", slot.name, " has one already.");
+      check(!slot.tensor.grad().defined(), here(),
+            " the optimiser runs inside backward, so gradients cannot accumulate, but ", slot.name,
+            " has one already.");
   if (counting()) counts_.assign(slots_.size(), 0);
   unused_.clear();
   if (options_.find_unused_parameters && !options_.static_graph) {
     unused_ = unreachable_from(outputs);
     if (unused_.empty() && !std::exchange(warned_all_used_, true) && group_.rank() == 0)
-      base::warn("DistributedDataParallel: find_unused_parameters is set, but all parameters were used. The search walks the graph in every "
-                 "iteration; leave it out if no parameter is ever unused.");
+      base::warn(
+          "DistributedDataParallel: find_unused_parameters is set, but all parameters were used. "
+          "The search walks the graph in every "
+          "iteration; leave it out if no parameter is ever unused.");
   } else if (options_.static_graph) {
     for (size_t i = 0; i < expected_.size(); ++i)
       if (expected_[i] == 0) unused_.push_back(i);
@@ -233,7 +261,8 @@ std::vector<size_t> Reducer::unreachable_from(const std::vector<Tensor>& outputs
   while (!stack.empty()) {
     const Node* node = stack.back();
     stack.pop_back();
-    if (node->is_accumulate()) leaves.insert(static_cast<const AccumulateGrad*>(node)->leaf().impl_ptr());
+    if (node->is_accumulate())
+      leaves.insert(static_cast<const AccumulateGrad*>(node)->leaf().impl_ptr());
     for (const Edge& edge : node->next_edges()) visit(edge);
   }
   std::vector<size_t> out;
@@ -242,7 +271,8 @@ std::vector<size_t> Reducer::unreachable_from(const std::vector<Tensor>& outputs
   return out;
 }
 
-// --- during a pass --------------------------------------------------------------------------------------------------------------
+// --- during a pass
+// --------------------------------------------------------------------------------------------------------------
 
 void Reducer::on_grad(size_t index, bool defined) {
   Slot& slot = slots_[index];
@@ -250,8 +280,10 @@ void Reducer::on_grad(size_t index, bool defined) {
   if (!armed_) return;
   check_usable();
   if (GradMode::is_enabled() && !std::exchange(warned_graph_, true) && group_.rank() == 0)
-    base::warn("DistributedDataParallel: the backward pass builds a graph (create_graph), but averaged gradients are not part of it: "
-               "gradients of gradients stay local to each rank.");
+    base::warn(
+        "DistributedDataParallel: the backward pass builds a graph (create_graph), but averaged "
+        "gradients are not part of it: "
+        "gradients of gradients stay local to each rank.");
   NoGradGuard no_grad;
   if (!in_pass_) {
     in_pass_ = began_ = true;
@@ -265,7 +297,12 @@ void Reducer::on_grad(size_t index, bool defined) {
   }
   if (options_.static_graph) {
     ++slot.fired;
-    check(slot.fired <= expected_[index], here(), " the graph was declared static, but parameter ", slot.name, expected_[index] == 0 ? " was unused in the first iteration and is used now." : str(" received a gradient ", slot.fired, " times; in the first iteration it was ", expected_[index], "."));
+    check(slot.fired <= expected_[index], here(), " the graph was declared static, but parameter ",
+          slot.name,
+          expected_[index] == 0
+              ? " was unused in the first iteration and is used now."
+              : str(" received a gradient ", slot.fired, " times; in the first iteration it was ",
+                    expected_[index], "."));
     if (slot.fired < expected_[index]) return;
   }
   mark_ready(index);
@@ -273,11 +310,16 @@ void Reducer::on_grad(size_t index, bool defined) {
 
 void Reducer::mark_ready(size_t index) {
   Slot& slot = slots_[index];
-  check(!slot.ready, here(), " parameter ", slot.name, " got its gradient twice in one backward pass, after its bucket may have been sent.\nLikely causes: it is used "
-        "in several passes that run inside one another (checkpointing, a backward inside a hook), or outside of the wrapped module's forward, or the module's "
-        "forward ran twice before backward. If the graph is the same in every iteration, static_graph = true allows this.");
+  check(!slot.ready, here(), " parameter ", slot.name,
+        " got its gradient twice in one backward pass, after its bucket may have been "
+        "sent.\nLikely causes: it is used "
+        "in several passes that run inside one another (checkpointing, a backward inside a hook), "
+        "or outside of the wrapped module's forward, or the module's "
+        "forward ran twice before backward. If the graph is the same in every iteration, "
+        "static_graph = true allows this.");
   slot.ready = true;
-  if (!rebuilt_ && arrival_.size() < slots_.size() && !(options_.static_graph && counting())) arrival_.push_back(index);
+  if (!rebuilt_ && arrival_.size() < slots_.size() && !(options_.static_graph && counting()))
+    arrival_.push_back(index);
   copy_in(slot);
   if (--buckets_[slot.bucket].pending == 0) launch_full_buckets();
 }
@@ -287,12 +329,14 @@ void Reducer::copy_in(Slot& slot) {
   const Tensor& view = bucket.views[slot.position];
   const Tensor grad = slot.tensor.grad();
   if (!slot.used || !grad.defined()) {
-    // If it turns out to be unused everywhere, grad() has to stay as it is, even where it lies in the bucket.
+    // If it turns out to be unused everywhere, grad() has to stay as it is, even where it lies in
+    // the bucket.
     if (grad.defined() && grad.is_alias_of(bucket.buffer)) slot.untouched = grad.clone();
     view.zero_();
     return;
   }
-  check(grad.dtype() == bucket.buffer.dtype(), here(), " the gradient of ", slot.name, " is ", grad.dtype(), ", its bucket ", bucket.buffer.dtype(),
+  check(grad.dtype() == bucket.buffer.dtype(), here(), " the gradient of ", slot.name, " is ",
+        grad.dtype(), ", its bucket ", bucket.buffer.dtype(),
         ".\nThe module was converted after it was wrapped; wrap it again.");
   if (grad.is_alias_of(bucket.buffer)) return;
   view.copy_(grad.detach());
@@ -300,7 +344,8 @@ void Reducer::copy_in(Slot& slot) {
 }
 
 void Reducer::launch_full_buckets() {
-  while (next_launch_ < buckets_.size() && buckets_[next_launch_].pending == 0) launch(buckets_[next_launch_++]);
+  while (next_launch_ < buckets_.size() && buckets_[next_launch_].pending == 0)
+    launch(buckets_[next_launch_++]);
   if (next_launch_ < buckets_.size()) return;
   if (options_.find_unused_parameters && !options_.static_graph) launch_used_map();
   // In the first pass over a static graph, the end has come already.
@@ -320,7 +365,8 @@ void Reducer::send(Bucket& bucket) {
   handle.set_buffer(bucket.buffer);
   event(ReducerEvent::Kind::launch, handle.index());
   try {
-    bucket.result = has_hook() ? hook_.call(handle) : handle.group().all_reduce(bucket.buffer).single();
+    bucket.result =
+        has_hook() ? hook_.call(handle) : handle.group().all_reduce(bucket.buffer).single();
     check(bucket.result.valid(), "the hook returned an empty Future.");
   } catch (...) {
     give_up(handle.index());
@@ -330,7 +376,8 @@ void Reducer::send(Bucket& bucket) {
 Tensor Reducer::as_effect(Bucket& bucket, size_t outputs, std::function<Tensor()> fn) {
   if (!record::active()) return fn();
   auto body = [fn = std::move(fn)](const variable_list&) { return variable_list{fn()}; };
-  const variable_list result = invoke_detail::call(invoke_detail::Kind::effect, std::move(body), {bucket.buffer}, outputs);
+  const variable_list result =
+      invoke_detail::call(invoke_detail::Kind::effect, std::move(body), {bucket.buffer}, outputs);
   return outputs ? result[0] : Tensor();
 }
 
@@ -339,9 +386,12 @@ Tensor Reducer::receive(Bucket& bucket) {
   try {
     const Tensor result = bucket.result.wait();
     stats_.exposed_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
-    check(result.defined() && result.numel() == bucket.buffer.numel(), "the hook's result ", result.defined() ? str("has ", result.numel()) : std::string("is undefined, expected"),
-          result.defined() ? " elements, the bucket has " : " ", bucket.buffer.numel(), result.defined() ? "." : " elements.");
-    return result.dim() == 1 && result.is_contiguous() ? result.detach() : result.detach().contiguous().view({-1});
+    check(result.defined() && result.numel() == bucket.buffer.numel(), "the hook's result ",
+          result.defined() ? str("has ", result.numel()) : std::string("is undefined, expected"),
+          result.defined() ? " elements, the bucket has " : " ", bucket.buffer.numel(),
+          result.defined() ? "." : " elements.");
+    return result.dim() == 1 && result.is_contiguous() ? result.detach()
+                                                       : result.detach().contiguous().view({-1});
   } catch (...) {
     give_up(bucket.handle.index());
   }
@@ -391,7 +441,8 @@ void Reducer::finish() {
 }
 
 void Reducer::find_used_anywhere() {
-  const bool all_used = std::all_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.used; });
+  const bool all_used =
+      std::all_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.used; });
   if (!options_.static_graph) used_anywhere_.assign(slots_.size(), true);
   if (!used_map_.valid() || (!options_.static_graph && all_used)) return;
   try {
@@ -404,14 +455,17 @@ void Reducer::find_used_anywhere() {
 }
 
 void Reducer::write_back(Bucket& bucket, const Tensor& flat) {
-  if (options_.gradient_as_bucket_view && !options_.reduced_precision && !flat.is_alias_of(bucket.buffer)) bucket.buffer.copy_(flat);
+  if (options_.gradient_as_bucket_view && !options_.reduced_precision &&
+      !flat.is_alias_of(bucket.buffer))
+    bucket.buffer.copy_(flat);
   const std::vector<Tensor> averaged = bucket.handle.views_of(flat);
   for (size_t k = 0; k < bucket.members.size(); ++k) {
     Slot& slot = slots_[bucket.members[k]];
     if (slot.full.defined()) {
       slot.tensor.set_data(slot.full);
       slot.full = {};
-      if (used_anywhere_[bucket.members[k]]) slot.tensor.set_grad(averaged[k].to(slot.tensor.dtype()).clone());
+      if (used_anywhere_[bucket.members[k]])
+        slot.tensor.set_grad(averaged[k].to(slot.tensor.dtype()).clone());
       continue;
     }
     const Tensor untouched = std::exchange(slot.untouched, {});
@@ -425,7 +479,8 @@ void Reducer::write_grad(Slot& slot, const Tensor& view, const Tensor& averaged)
   const Tensor grad = slot.tensor.grad();
   if (options_.gradient_as_bucket_view) {
     check(!grad.defined() || grad.is_alias_of(view), "the gradient of ", slot.name,
-          " was replaced by another tensor during the backward pass.\nWith gradient_as_bucket_view, grad() stays where the wrapper put it; change it in place.");
+          " was replaced by another tensor during the backward pass.\nWith "
+          "gradient_as_bucket_view, grad() stays where the wrapper put it; change it in place.");
     if (!grad.defined()) slot.tensor.set_grad(view);
     return;
   }
@@ -433,7 +488,8 @@ void Reducer::write_grad(Slot& slot, const Tensor& view, const Tensor& averaged)
     grad.copy_(averaged);
     return;
   }
-  Tensor fresh = empty_strided(slot.tensor.sizes(), bucket_strides(slot.tensor), slot.tensor.dtype());
+  Tensor fresh =
+      empty_strided(slot.tensor.sizes(), bucket_strides(slot.tensor), slot.tensor.dtype());
   fresh.copy_(averaged);
   slot.tensor.set_grad(fresh);
 }
@@ -445,26 +501,36 @@ void Reducer::run_after_hooks() {
         for (const auto& entry : *entries) entry->hook(slots_[i].tensor);
 }
 
-HookHandle Reducer::add_after_reduction_hook(const Tensor& parameter, std::function<void(const Tensor&)> hook, HookOptions options) {
+HookHandle Reducer::add_after_reduction_hook(const Tensor& parameter,
+                                             std::function<void(const Tensor&)> hook,
+                                             HookOptions options) {
   for (Slot& slot : slots_)
-    if (slot.tensor.is_same(parameter)) return slot.after->add(std::move(hook), std::move(options.name), options.site, false);
-  fail(here(), " register_after_reduction_hook: the tensor is no parameter of the wrapped module that requires grad.");
+    if (slot.tensor.is_same(parameter))
+      return slot.after->add(std::move(hook), std::move(options.name), options.site, false);
+  fail(here(),
+       " register_after_reduction_hook: the tensor is no parameter of the wrapped module that "
+       "requires grad.");
 }
 
 // Called while an exception is being handled: the other ranks must not wait for this one.
 void Reducer::give_up(size_t bucket) {
-  const std::string prefix = str(here(), " bucket ", bucket, ", ", has_hook() ? str("comm hook ", hook_.name) : std::string("no comm hook"), ": ");
+  const std::string prefix =
+      str(here(), " bucket ", bucket, ", ",
+          has_hook() ? str("comm hook ", hook_.name) : std::string("no comm hook"), ": ");
   const auto poison = [&](const std::string& what) {
     failure_ = prefix + what;
     armed_ = false;
     group_.abort(failure_);
-    // Callbacks of other buckets may refer to them, and to what the hook captured; they end soon, since the group is given up.
+    // Callbacks of other buckets may refer to them, and to what the hook captured; they end soon,
+    // since the group is given up.
     for (Bucket& b : buckets_)
       if (b.result.valid()) b.result.wait_for(group_.timeout());
     // What is still under way may write to the buffers later; gradients must not see that.
     if (!options_.gradient_as_bucket_view) return;
     for (Slot& slot : slots_)
-      if (const Tensor grad = slot.tensor.grad(); grad.defined() && grad.is_alias_of(buckets_[slot.bucket].buffer)) slot.tensor.set_grad(grad.clone());
+      if (const Tensor grad = slot.tensor.grad();
+          grad.defined() && grad.is_alias_of(buckets_[slot.bucket].buffer))
+        slot.tensor.set_grad(grad.clone());
   };
   try {
     throw;
@@ -521,8 +587,10 @@ std::vector<std::vector<size_t>> Reducer::layout() const {
   return out;
 }
 
-void Reducer::restore(int64_t iterations, bool rebuilt, std::vector<std::vector<size_t>> buckets, std::vector<int64_t> expected) {
-  check(expected.empty() || expected.size() == slots_.size(), here(), " the saved wrapper has ", expected.size(), " parameters, this one ", slots_.size(), ".");
+void Reducer::restore(int64_t iterations, bool rebuilt, std::vector<std::vector<size_t>> buckets,
+                      std::vector<int64_t> expected) {
+  check(expected.empty() || expected.size() == slots_.size(), here(), " the saved wrapper has ",
+        expected.size(), " parameters, this one ", slots_.size(), ".");
   make_buckets(std::move(buckets));
   rebuilt_ = rebuilt;
   expected_ = std::move(expected);

@@ -1,16 +1,19 @@
-/// Reducer: takes the gradients of a backward pass as they arrive, gathers them in buckets and sends each bucket while the pass goes
-/// on. Start reading at Reducer::on_grad.
+/// Reducer: takes the gradients of a backward pass as they arrive, gathers them in buckets and
+/// sends each bucket while the pass goes on. Start reading at Reducer::on_grad.
 ///
 /// Note [Order of launch]
-/// Buckets are handed to the hook in the order 0, 1, 2, ... on every rank, even if a later one fills up earlier. When the last is
-/// launched, a callback at the end of the pass is arranged; it waits for the buckets in the same order and writes the results to
-/// grad() of the parameters. A gradient is written only when its whole bucket has arrived.
+/// Buckets are handed to the hook in the order 0, 1, 2, ... on every rank, even if a later one
+/// fills up earlier. When the last is launched, a callback at the end of the pass is arranged; it
+/// waits for the buckets in the same order and writes the results to grad() of the parameters. A
+/// gradient is written only when its whole bucket has arrived.
 ///
 /// Note [Communication in recorded passes]
-/// A recorded pass goes through the same calls: filling a bucket is recorded as ordinary copies, sending it as an effect (an opaque op that stays
-/// in its place among the others), which runs in the middle of the graph, so that the gradients after it are computed while it is under way. The end of
-/// a compiled backward pass is outside of the graph and waits at once. When the whole step is recorded, receiving is an effect, too, and writing the
-/// results to grad() is recorded. Buckets and the wrapper's own state must therefore stay where they are until the graph has run.
+/// A recorded pass goes through the same calls: filling a bucket is recorded as ordinary copies,
+/// sending it as an effect (an opaque op that stays in its place among the others), which runs in
+/// the middle of the graph, so that the gradients after it are computed while it is under way. The
+/// end of a compiled backward pass is outside of the graph and waits at once. When the whole step
+/// is recorded, receiving is an effect, too, and writing the results to grad() is recorded. Buckets
+/// and the wrapper's own state must therefore stay where they are until the graph has run.
 #pragma once
 
 #include <functional>
@@ -23,7 +26,8 @@
 
 namespace grapnel::dist {
 
-/// A communication hook, or something after it, threw. The original exception is nested: std::rethrow_if_nested.
+/// A communication hook, or something after it, threw. The original exception is nested:
+/// std::rethrow_if_nested.
 class CommHookError : public Error {
  public:
   using Error::Error;
@@ -61,8 +65,8 @@ struct CommHook {
 
 /// What the reducer has done so far.
 struct ReducerStats {
-  int64_t iterations = 0;       ///< passes that were synchronised
-  double exposed_seconds = 0;   ///< time at the end of passes in which nothing was done but wait
+  int64_t iterations = 0;      ///< passes that were synchronised
+  double exposed_seconds = 0;  ///< time at the end of passes in which nothing was done but wait
   size_t buckets = 0;
   bool rebuilt = false;
 };
@@ -74,12 +78,13 @@ class Reducer {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  // --- Between passes -------------------------------------------------------------------------------------------------------
+  // --- Between passes
+  // -------------------------------------------------------------------------------------------------------
   void set_hook(CommHook hook);
   bool has_hook() const { return static_cast<bool>(hook_.call); }
   void set_static_graph();
-  /// Before a forward that will be synchronised: complains if the last pass was left unfinished, and lays the buckets out anew in
-  /// the order in which gradients arrived, once.
+  /// Before a forward that will be synchronised: complains if the last pass was left unfinished,
+  /// and lays the buckets out anew in the order in which gradients arrived, once.
   void before_forward();
   /// After it: the next pass is synchronised. `outputs` are what it starts from.
   void prepare(const std::vector<Tensor>& outputs);
@@ -93,18 +98,21 @@ class Reducer {
   void reset(ProcessGroup group);
   void check_usable() const;
 
-  // --- During a pass --------------------------------------------------------------------------------------------------------
+  // --- During a pass
+  // --------------------------------------------------------------------------------------------------------
   /// The pass has reached the outputs of the module.
   void on_outputs();
 
-  HookHandle add_after_reduction_hook(const Tensor& parameter, std::function<void(const Tensor&)> hook, HookOptions options);
+  HookHandle add_after_reduction_hook(const Tensor& parameter,
+                                      std::function<void(const Tensor&)> hook, HookOptions options);
   const ProcessGroup& group() const { return group_; }
   const ReducerOptions& options() const { return options_; }
   ReducerStats stats() const;
   std::vector<std::vector<size_t>> layout() const;
   const std::vector<int64_t>& expected_firings() const { return expected_; }
   /// Goes on where another run stopped: the layout is final, and a static graph is known.
-  void restore(int64_t iterations, bool rebuilt, std::vector<std::vector<size_t>> buckets, std::vector<int64_t> expected);
+  void restore(int64_t iterations, bool rebuilt, std::vector<std::vector<size_t>> buckets,
+               std::vector<int64_t> expected);
   /// Gives parameters their full precision back, or takes it away.
   void lower_precision();
 
@@ -133,7 +141,9 @@ class Reducer {
   void attach_hooks();
   void make_buckets(std::vector<std::vector<size_t>> layout);
   std::vector<BucketItem> items() const;
-  bool will_rebuild() const { return options_.buckets.empty() && (options_.static_graph || !options_.find_unused_parameters); }
+  bool will_rebuild() const {
+    return options_.buckets.empty() && (options_.static_graph || !options_.find_unused_parameters);
+  }
   bool counting() const { return options_.static_graph && expected_.empty(); }
   void rebuild();
   void start_pass();
@@ -168,9 +178,9 @@ class Reducer {
   CommHook hook_;
   int divisor_ = 1;
 
-  bool armed_ = false;        ///< the next pass is synchronised
-  bool in_pass_ = false;      ///< a synchronised pass has begun and is not finished
-  bool began_ = false;        ///< some synchronised pass has begun
+  bool armed_ = false;    ///< the next pass is synchronised
+  bool in_pass_ = false;  ///< a synchronised pass has begun and is not finished
+  bool began_ = false;    ///< some synchronised pass has begun
   bool rebuilt_ = false;
   bool warned_all_used_ = false, warned_graph_ = false;
   size_t next_launch_ = 0;

@@ -15,7 +15,8 @@ Tensor to_tensor(const std::vector<int64_t>& values) {
 }
 
 /// Type, dimensions, sizes and strides of every parameter; `start` is where each begins.
-std::vector<int64_t> describe(const std::vector<Parameter>& parameters, std::vector<size_t>& start) {
+std::vector<int64_t> describe(const std::vector<Parameter>& parameters,
+                              std::vector<size_t>& start) {
   std::vector<int64_t> out;
   for (const Parameter& p : parameters) {
     start.push_back(out.size());
@@ -43,7 +44,8 @@ void check_same_parameters(const std::vector<Parameter>& parameters, const Proce
   const auto count = static_cast<int64_t>(parameters.size());
   const std::vector<Tensor> counts = group.all_gather(to_tensor({count})).wait();
   for (size_t r = 1; r < counts.size(); ++r)
-    check(counts[r].item<int64_t>() == counts[0].item<int64_t>(), where(group), " the ranks wrap modules that differ: rank 0 has ", counts[0].item<int64_t>(),
+    check(counts[r].item<int64_t>() == counts[0].item<int64_t>(), where(group),
+          " the ranks wrap modules that differ: rank 0 has ", counts[0].item<int64_t>(),
           " parameters that require grad, rank ", r, " has ", counts[r].item<int64_t>(), ".");
 
   std::vector<size_t> start;
@@ -63,7 +65,9 @@ void check_same_parameters(const std::vector<Parameter>& parameters, const Proce
   for (size_t i = 0; i < parameters.size(); ++i) {
     their_start.push_back(at);
     const size_t size = 2 + 2 * static_cast<size_t>(theirs[at + 1]);
-    const bool same = start[i] == at && start[i] + size <= mine.size() && std::equal(theirs + at, theirs + at + size, mine.begin() + static_cast<int64_t>(at));
+    const bool same =
+        start[i] == at && start[i] + size <= mine.size() &&
+        std::equal(theirs + at, theirs + at + size, mine.begin() + static_cast<int64_t>(at));
     at += size;
     if (!same && bad < 0) bad = static_cast<int64_t>(i);
   }
@@ -75,19 +79,23 @@ void check_same_parameters(const std::vector<Parameter>& parameters, const Proce
     const int64_t p = outcomes[r].item<int64_t>();
     if (p < 0) continue;
     const auto i = static_cast<size_t>(p);
-    fail(where(group), " the ranks wrap modules that differ: parameter ", p, " (", parameters[i].name, ") of rank ", r, " is not like that of rank 0, which is ",
+    fail(where(group), " the ranks wrap modules that differ: parameter ", p, " (",
+         parameters[i].name, ") of rank ", r, " is not like that of rank 0, which is ",
          spell(theirs + their_start[i]), ". Here it is ", spell(mine.data() + start[i]), ".");
   }
 }
 
-void broadcast_tensors(const std::vector<Tensor>& tensors, const ProcessGroup& group, int root, int64_t bytes_at_once) {
+void broadcast_tensors(const std::vector<Tensor>& tensors, const ProcessGroup& group, int root,
+                       int64_t bytes_at_once) {
   if (group.size() == 1) return;
   NoGradGuard no_grad;
   for (size_t begin = 0; begin < tensors.size();) {
     std::vector<Tensor> flat;
     int64_t bytes = 0;
     size_t end = begin;
-    for (; end < tensors.size() && tensors[end].dtype() == tensors[begin].dtype() && (bytes == 0 || bytes + tensors[end].nbytes() <= bytes_at_once); ++end) {
+    for (; end < tensors.size() && tensors[end].dtype() == tensors[begin].dtype() &&
+           (bytes == 0 || bytes + tensors[end].nbytes() <= bytes_at_once);
+         ++end) {
       flat.push_back(tensors[end].detach().reshape({-1}));
       bytes += tensors[end].nbytes();
     }

@@ -2,8 +2,9 @@
 ///
 ///   dist::run_threads(2, [](dist::ProcessGroup group) { ... });
 ///
-/// Results are the same in every run: sums are made in the order of ranks. An exception on one rank makes the others' collectives
-/// fail with CommAborted, and reaches the caller when all threads have ended.
+/// Results are the same in every run: sums are made in the order of ranks. An exception on one rank
+/// makes the others' collectives fail with CommAborted, and reaches the caller when all threads
+/// have ended.
 #pragma once
 
 #include <functional>
@@ -19,7 +20,8 @@ struct ThreadsOptions {
 };
 
 /// Calls `fn(group)` on `count` threads, each a rank, and waits for them.
-void run_threads(int count, const std::function<void(ProcessGroup)>& fn, const ThreadsOptions& options = {});
+void run_threads(int count, const std::function<void(ProcessGroup)>& fn,
+                 const ThreadsOptions& options = {});
 
 /// Inside run_threads the group of the calling rank, else none.
 ProcessGroup group_of_this_thread();

@@ -16,7 +16,9 @@ std::string ClipNorm::name() const { return str("clip norm ", max_norm); }
 Tensor Scale::operator()(const Tensor& g) const { return g * factor; }
 std::string Scale::name() const { return str("scale ", factor); }
 
-Tensor Noise::operator()(const Tensor& g) const { return g + randn(g.shape(), generator, g.dtype()) * std; }
+Tensor Noise::operator()(const Tensor& g) const {
+  return g + randn(g.shape(), generator, g.dtype()) * std;
+}
 std::string Noise::name() const { return str("noise ", std); }
 
 Tensor Mask::operator()(const Tensor& g) const {

@@ -1,10 +1,11 @@
 /// Hooks that change a gradient: ClipValue, ClipNorm, Scale, Noise, Mask, Freeze, Reverse.
 ///
-///   hooks::attach(w, hooks::ClipNorm{1.0} | hooks::Scale{0.5});          // first clipped, then scaled
-///   hooks::attach(net->parameters(), hooks::ClipValue{0.1});
+///   hooks::attach(w, hooks::ClipNorm{1.0} | hooks::Scale{0.5});          // first clipped, then
+///   scaled hooks::attach(net->parameters(), hooks::ClipValue{0.1});
 ///
-/// Each is a function of the gradient, made of public ops, so it is recorded, fused and differentiated like any other code. Any
-/// callable from tensor to tensor that has a name() joins a chain.
+/// Each is a function of the gradient, made of public ops, so it is recorded, fused and
+/// differentiated like any other code. Any callable from tensor to tensor that has a name() joins a
+/// chain.
 #pragma once
 
 #include <concepts>
@@ -67,7 +68,8 @@ struct Freeze {
   std::string name() const { return "freeze"; }
 };
 
-/// Turns the gradient round: what follows learns to tell apart, what precedes learns to be indistinguishable.
+/// Turns the gradient round: what follows learns to tell apart, what precedes learns to be
+/// indistinguishable.
 struct Reverse {
   double factor = 1;
   Tensor operator()(const Tensor& grad) const;
@@ -80,7 +82,9 @@ struct Chain {
   First first;
   Second second;
   Tensor operator()(const Tensor& grad) const { return second(first(grad)); }
-  std::string name() const { return std::string(first.name()) + " | " + std::string(second.name()); }
+  std::string name() const {
+    return std::string(first.name()) + " | " + std::string(second.name());
+  }
 };
 template <GradientHook First, GradientHook Second>
 Chain<First, Second> operator|(First first, Second second) {
@@ -89,11 +93,13 @@ Chain<First, Second> operator|(First first, Second second) {
 
 /// Registers the hook under its name.
 template <GradientHook H>
-HookHandle attach(const Tensor& tensor, H hook, std::source_location site = std::source_location::current()) {
+HookHandle attach(const Tensor& tensor, H hook,
+                  std::source_location site = std::source_location::current()) {
   std::string name = hook.name();
   // A gradient that is absent stays absent.
-  return tensor.register_hook([hook = std::move(hook)](const Tensor& g) { return g.defined() ? hook(g) : g; },
-                              HookOptions(std::move(name), site));
+  return tensor.register_hook(
+      [hook = std::move(hook)](const Tensor& g) { return g.defined() ? hook(g) : g; },
+      HookOptions(std::move(name), site));
 }
 /// The same on each tensor that requires grad.
 template <GradientHook H>
@@ -105,10 +111,11 @@ std::vector<HookHandle> attach(const std::vector<Tensor>& tensors, const H& hook
   return out;
 }
 
-/// The tensor itself, behind a node whose gradient is changed by the hook: `x = hooks::through(x, hooks::Reverse{0.1})`. Unlike
-/// attach, it changes the gradient of this use of x only.
+/// The tensor itself, behind a node whose gradient is changed by the hook: `x = hooks::through(x,
+/// hooks::Reverse{0.1})`. Unlike attach, it changes the gradient of this use of x only.
 template <GradientHook H>
-Tensor through(const Tensor& x, H hook, std::source_location site = std::source_location::current()) {
+Tensor through(const Tensor& x, H hook,
+               std::source_location site = std::source_location::current()) {
   const Tensor out = x.view_as(x);
   if (out.requires_grad()) attach(out, std::move(hook), site);
   return out;

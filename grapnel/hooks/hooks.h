@@ -1,4 +1,5 @@
-/// Ready-made hooks. Each is named, can be combined with others, and has an example in docs/hook-library.md.
+/// Ready-made hooks. Each is named, can be combined with others, and has an example in
+/// docs/hook-library.md.
 #pragma once
 
 #include "grapnel/hooks/gradient.h"

@@ -1,4 +1,5 @@
-/// Passes over a tensor in the order it lies in memory, for hooks that do not care about the order of its elements.
+/// Passes over a tensor in the order it lies in memory, for hooks that do not care about the order
+/// of its elements.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +23,8 @@ inline Shape inverse(const Shape& order) {
 }
 
 /// The same elements; a transposed matrix, say, turned round again.
-inline Tensor in_memory_order(const Tensor& t) { return t.is_contiguous() ? t : t.permute(memory_order(t)); }
+inline Tensor in_memory_order(const Tensor& t) {
+  return t.is_contiguous() ? t : t.permute(memory_order(t));
+}
 
 }  // namespace grapnel::hooks

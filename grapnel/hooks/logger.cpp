@@ -22,7 +22,8 @@ std::ofstream open_to_append(const std::filesystem::path& path) {
 }
 
 void check_written(const std::ofstream& out, const std::filesystem::path& path) {
-  check(out.good(), path.string(), ": cannot be written (is the disk full?): ", std::strerror(errno), ".");
+  check(out.good(), path.string(),
+        ": cannot be written (is the disk full?): ", std::strerror(errno), ".");
 }
 
 double now() {
@@ -37,7 +38,8 @@ nlohmann::json number(double x) {
 
 }  // namespace
 
-// --- JSON lines -----------------------------------------------------------------------------------------------------------------
+// --- JSON lines
+// -----------------------------------------------------------------------------------------------------------------
 
 struct JsonLinesWriter::File {
   std::filesystem::path path;
@@ -67,7 +69,8 @@ void JsonLinesWriter::flush() {
   check_written(file_->out, file_->path);
 }
 
-// --- TensorBoard ----------------------------------------------------------------------------------------------------------------
+// --- TensorBoard
+// ----------------------------------------------------------------------------------------------------------------
 
 uint32_t crc32c(const void* data, size_t bytes) {
   static const auto table = [] {
@@ -80,7 +83,8 @@ uint32_t crc32c(const void* data, size_t bytes) {
     return out;
   }();
   uint32_t c = ~uint32_t{0};
-  for (size_t i = 0; i < bytes; ++i) c = table[(c ^ static_cast<const uint8_t*>(data)[i]) & 0xFF] ^ c >> 8;
+  for (size_t i = 0; i < bytes; ++i)
+    c = table[(c ^ static_cast<const uint8_t*>(data)[i]) & 0xFF] ^ c >> 8;
   return ~c;
 }
 
@@ -132,8 +136,8 @@ std::filesystem::path event_path(const std::filesystem::path& folder) {
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
   static int count = 0;
-  return folder / str("events.out.tfevents.", static_cast<int64_t>(now()), '.', host.data(), '.', getpid(),
-                      '.', count++);
+  return folder / str("events.out.tfevents.", static_cast<int64_t>(now()), '.', host.data(), '.',
+                      getpid(), '.', count++);
 }
 
 }  // namespace
@@ -188,9 +192,11 @@ void TensorBoardWriter::flush() {
   check_written(file_->out, file_->path);
 }
 
-// --- the logger -----------------------------------------------------------------------------------------------------------------
+// --- the logger
+// -----------------------------------------------------------------------------------------------------------------
 
-GradientLogger::GradientLogger(nn::Module& module, LogWriter& writer, const GradientLoggerOptions& options)
+GradientLogger::GradientLogger(nn::Module& module, LogWriter& writer,
+                               const GradientLoggerOptions& options)
     : writer_(writer), options_(options), statistics_(options.statistics) {
   check(options.every > 0, "GradientLogger: every must be positive, got ", options.every, ".");
   statistics_.attach(module);
@@ -205,13 +211,18 @@ void GradientLogger::step() {
     writer_.scalar(row.name + "/largest", steps_, std::max(-row.min, row.max));
     if (row.histogram.empty()) continue;
     const auto n = static_cast<double>(row.elements);
-    LoggedHistogram h{
-        row.min, row.max, n, row.mean * n, (row.deviation * row.deviation + row.mean * row.mean) * n, {}, {}};
+    LoggedHistogram h{row.min,
+                      row.max,
+                      n,
+                      row.mean * n,
+                      (row.deviation * row.deviation + row.mean * row.mean) * n,
+                      {},
+                      {}};
     const auto& o = options_.statistics;
     for (int64_t i = 0; i <= o.bins + 1; ++i) {
-      h.limits.push_back(i <= o.bins
-                             ? o.low + static_cast<double>(i) * (o.high - o.low) / static_cast<double>(o.bins)
-                             : std::max(row.max, o.high));
+      h.limits.push_back(i <= o.bins ? o.low + static_cast<double>(i) * (o.high - o.low) /
+                                                   static_cast<double>(o.bins)
+                                     : std::max(row.max, o.high));
       h.counts.push_back(static_cast<double>(row.histogram[static_cast<size_t>(i)]));
     }
     writer_.histogram(row.name + "/gradient", steps_, h);

@@ -1,4 +1,5 @@
-/// GradientLogger: norms (and histograms) of gradients, step by step, as JSON lines or for TensorBoard.
+/// GradientLogger: norms (and histograms) of gradients, step by step, as JSON lines or for
+/// TensorBoard.
 ///
 ///   hooks::TensorBoardWriter writer("runs/1");
 ///   hooks::GradientLogger logger(*net, writer, {.every = 10});
@@ -30,7 +31,8 @@ class LogWriter {
   virtual void flush() = 0;
 };
 
-/// One object per line: {"step":10,"tag":"fc.weight/norm","value":0.5}. Appends to a file that exists.
+/// One object per line: {"step":10,"tag":"fc.weight/norm","value":0.5}. Appends to a file that
+/// exists.
 class JsonLinesWriter : public LogWriter {
  public:
   explicit JsonLinesWriter(const std::filesystem::path& path);
@@ -64,7 +66,8 @@ struct GradientLoggerOptions {
   StatisticsOptions statistics = {};
 };
 
-/// Logs norm, mean and largest element of every parameter's gradient. Values are read when an entry is written, not before.
+/// Logs norm, mean and largest element of every parameter's gradient. Values are read when an entry
+/// is written, not before.
 class GradientLogger {
  public:
   GradientLogger(nn::Module& module, LogWriter& writer, const GradientLoggerOptions& options = {});

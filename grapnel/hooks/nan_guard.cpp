@@ -61,8 +61,8 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
           if (!self) return;
           const NoGradGuard no_grad;
           const auto is_old = [&](const Tensor& g) {
-            return std::ranges::any_of(grad_outputs,
-                                       [&](const Tensor& o) { return o.defined() && o.is_alias_of(g); });
+            return std::ranges::any_of(
+                grad_outputs, [&](const Tensor& o) { return o.defined() && o.is_alias_of(g); });
           };
           for (const Tensor& g : grad_inputs)
             if (g.defined() && !is_old(g)) self->watch(g, "backward", op, site, layer);
@@ -86,10 +86,13 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
     TapeObserver::current = watching;
     for (size_t i = 0; i < entries.size(); ++i)
       if (bad[i])
-        return Report{entries[i].phase, entries[i].op, base::describe({entries[i].site}), entries[i].layer};
+        return Report{entries[i].phase, entries[i].op, base::describe({entries[i].site}),
+                      entries[i].layer};
     return std::nullopt;
   }
-  std::string rank() const { return options_.rank.empty() ? base::this_rank().str() : options_.rank; }
+  std::string rank() const {
+    return options_.rank.empty() ? base::this_rank().str() : options_.rank;
+  }
 
  private:
   struct Entry {
@@ -100,10 +103,12 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
     Tensor bad;
   };
 
-  void watch(const Tensor& t, const char* phase, std::string op, const void* site, const std::string& layer) {
+  void watch(const Tensor& t, const char* phase, std::string op, const void* site,
+             const std::string& layer) {
     if (!t.defined() || !t.is_floating_point() || t.numel() == 0) return;
     TapeObserver* const watching = std::exchange(TapeObserver::current, nullptr);
-    // x - x is 0 for a number and NaN for anything else, and a sum forgets no NaN: one pass at the speed of memory.
+    // x - x is 0 for a number and NaN for anything else, and a sum forgets no NaN: one pass at the
+    // speed of memory.
     const Tensor x = in_memory_order(t.detach());
     Tensor bad = (x - x).sum().isnan();
     TapeObserver::current = watching;

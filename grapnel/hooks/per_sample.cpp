@@ -13,7 +13,8 @@ namespace grapnel::hooks {
 
 namespace {
 
-/// Squared norms of the parameters' gradients, one per example, from a layer's input and the gradient of its output.
+/// Squared norms of the parameters' gradients, one per example, from a layer's input and the
+/// gradient of its output.
 using SquaresFn = std::function<Tensor(const Tensor& x, const Tensor& g)>;
 
 /// Sums the squares of all but the first dimension.
@@ -24,7 +25,9 @@ Tensor sum_middle(const Tensor& t, int64_t keep) {
   for (int64_t i = 1; i < t.dim() - keep; ++i) dims.push_back(i);
   return dims.empty() ? t : t.sum(dims);
 }
-Tensor plus(const Tensor& a, const Tensor& b) { return !a.defined() ? b : !b.defined() ? a : a + b; }
+Tensor plus(const Tensor& a, const Tensor& b) {
+  return !a.defined() ? b : !b.defined() ? a : a + b;
+}
 
 Tensor linear_squares(const nn::LinearImpl& layer, const Tensor& x, const Tensor& g) {
   Tensor out;
@@ -32,11 +35,13 @@ Tensor linear_squares(const nn::LinearImpl& layer, const Tensor& x, const Tensor
     out = x.dim() == 2 ? squares_of(x) * squares_of(g)  // an outer product
                        : squares_of(matmul(g.reshape({g.size(0), -1, g.size(-1)}).mT(),
                                            x.reshape({x.size(0), -1, x.size(-1)})));
-  if (layer.bias.defined() && layer.bias.requires_grad()) out = plus(out, squares_of(sum_middle(g, 1)));
+  if (layer.bias.defined() && layer.bias.requires_grad())
+    out = plus(out, squares_of(sum_middle(g, 1)));
   return out;
 }
 
-/// Every example becomes a group with a copy of the weight; the gradients of the copies are the examples' gradients.
+/// Every example becomes a group with a copy of the weight; the gradients of the copies are the
+/// examples' gradients.
 template <size_t D, class Layer>
 Tensor conv_squares(const Layer& layer, const Tensor& x, const Tensor& g) {
   const auto& o = layer.options;
@@ -55,11 +60,13 @@ Tensor conv_squares(const Layer& layer, const Tensor& x, const Tensor& g) {
     else y = conv2d(merged(x), copies, {}, o.stride(), padding, o.dilation(), batch * o.groups());
     out = squares_of(autograd::grad({y}, {copies}, {merged(g)})[0].unflatten(0, {batch, -1}));
   }
-  if (layer.bias.defined() && layer.bias.requires_grad()) out = plus(out, squares_of(g.flatten(2).sum({2})));
+  if (layer.bias.defined() && layer.bias.requires_grad())
+    out = plus(out, squares_of(g.flatten(2).sum({2})));
   return out;
 }
 
-/// Rows that occur several times in an example add up: the square of a sum is the sum of all products of equal rows.
+/// Rows that occur several times in an example add up: the square of a sum is the sum of all
+/// products of equal rows.
 Tensor embedding_squares(const nn::EmbeddingImpl& layer, const Tensor& indices, const Tensor& g) {
   const Tensor rows = indices.reshape({indices.size(0), -1});
   Tensor grads = g.reshape({g.size(0), -1, g.size(-1)});
@@ -70,7 +77,8 @@ Tensor embedding_squares(const nn::EmbeddingImpl& layer, const Tensor& indices, 
 }
 
 template <class Layer>
-Tensor affine_squares(const Layer& layer, const Tensor& normalised, const Tensor& bias, const Tensor& g) {
+Tensor affine_squares(const Layer& layer, const Tensor& normalised, const Tensor& bias,
+                      const Tensor& g) {
   const auto keep = static_cast<int64_t>(layer.options.normalized_shape().size());
   Tensor out;
   if (layer.weight.requires_grad()) out = squares_of(sum_middle(g * normalised, keep));
@@ -80,8 +88,10 @@ Tensor affine_squares(const Layer& layer, const Tensor& normalised, const Tensor
 
 template <class Layer>
 void check_plain_padding(const Layer& layer, const std::string& path) {
-  check(!layer.options.padding().is_same() && layer.options.padding_mode() == nn::PaddingMode::zeros,
-        "PerSampleNorms: '", path, "' has a padding that is not known here; only numbers of zeros are.");
+  check(
+      !layer.options.padding().is_same() && layer.options.padding_mode() == nn::PaddingMode::zeros,
+      "PerSampleNorms: '", path,
+      "' has a padding that is not known here; only numbers of zeros are.");
 }
 
 /// Null for a layer without parameters of its own.
@@ -103,13 +113,14 @@ SquaresFn squares_fn(nn::Module& m, const std::string& path) {
     return [e](const Tensor& x, const Tensor& g) { return embedding_squares(*e, x, g); };
   if (auto* n = m.as<nn::LayerNorm>())
     return [n](const Tensor& x, const Tensor& g) {
-      return affine_squares(*n, layer_norm(x, n->options.normalized_shape(), {}, {}, n->options.eps()),
-                            n->bias, g);
+      return affine_squares(
+          *n, layer_norm(x, n->options.normalized_shape(), {}, {}, n->options.eps()), n->bias, g);
     };
   if (auto* n = m.as<nn::RMSNorm>())
     return [n](const Tensor& x, const Tensor& g) {
       return affine_squares(
-          *n, nn::functional::rms_norm(x, n->options.normalized_shape(), {}, n->options.eps()), {}, g);
+          *n, nn::functional::rms_norm(x, n->options.normalized_shape(), {}, n->options.eps()), {},
+          g);
     };
   fail("PerSampleNorms: '", path, "' is ", m.name(),
        ", whose gradient per example is not known here.\nFreeze its parameters, or leave it out: "
@@ -118,7 +129,8 @@ SquaresFn squares_fn(nn::Module& m, const std::string& path) {
 
 }  // namespace
 
-PerSampleNorms::PerSampleNorms(nn::Module& module, const PerSampleNormsOptions& options) : options_(options) {
+PerSampleNorms::PerSampleNorms(nn::Module& module, const PerSampleNormsOptions& options)
+    : options_(options) {
   module.apply([&](const std::string& path, nn::Module& m) {
     const SquaresFn squares = squares_fn(m, path);
     if (!squares) return;
@@ -126,7 +138,8 @@ PerSampleNorms::PerSampleNorms(nn::Module& module, const PerSampleNormsOptions& 
         [this, squares, path](nn::Module&, const nn::Args& args, const nn::Value& result) {
           const Tensor& out = result.toTensor();
           if (!out.requires_grad()) return;
-          // The output is detached from the layer's input by the hook, so keeping the input makes no cycle.
+          // The output is detached from the layer's input by the hook, so keeping the input makes
+          // no cycle.
           out.register_hook(
               [this, squares, x = args.at(0).toTensor().detach()](const Tensor& g) {
                 if (!g.defined()) return;
@@ -148,8 +161,8 @@ void PerSampleNorms::add(const Tensor& squares) {
     squares_ = squares;
     return;
   }
-  check(squares.shape() == squares_.shape(), "PerSampleNorms: layers saw batches of ", squares_.size(0),
-        " and of ", squares.size(0),
+  check(squares.shape() == squares_.shape(), "PerSampleNorms: layers saw batches of ",
+        squares_.size(0), " and of ", squares.size(0),
         " examples.\nThe first dimension of every layer's input has to be the batch.");
   squares_ = squares_ + squares;
 }

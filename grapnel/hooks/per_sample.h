@@ -1,12 +1,15 @@
-/// PerSampleNorms: how large the gradient of each single example of a batch is, from one ordinary backward pass.
+/// PerSampleNorms: how large the gradient of each single example of a batch is, from one ordinary
+/// backward pass.
 ///
 ///   hooks::PerSampleNorms norms(*net);
 ///   loss(net(x), y).backward();             // a mean over the examples
-///   Tensor n = norms.take();                // [batch]: norms of the gradients of all parameters, example by example
+///   Tensor n = norms.take();                // [batch]: norms of the gradients of all parameters,
+///   example by example
 ///
-/// A layer's gradient for one example follows from its input and the gradient of its output, so no second pass is needed. Linear,
-/// Conv1d, Conv2d, Embedding, LayerNorm and RMSNorm are known; a layer with other parameters, or one that mixes examples such as
-/// BatchNorm, is refused. The first dimension of inputs is the batch. Cost: about one more product per layer of the kind that its
+/// A layer's gradient for one example follows from its input and the gradient of its output, so no
+/// second pass is needed. Linear, Conv1d, Conv2d, Embedding, LayerNorm and RMSNorm are known; a
+/// layer with other parameters, or one that mixes examples such as BatchNorm, is refused. The first
+/// dimension of inputs is the batch. Cost: about one more product per layer of the kind that its
 /// weight gradient takes.
 #pragma once
 
@@ -18,7 +21,8 @@
 namespace grapnel::hooks {
 
 struct PerSampleNormsOptions {
-  /// The loss is a mean over the batch, so that each example's own gradient is batch times what flows back.
+  /// The loss is a mean over the batch, so that each example's own gradient is batch times what
+  /// flows back.
   bool loss_is_mean = true;
 };
 
@@ -29,7 +33,8 @@ class PerSampleNorms {
   PerSampleNorms(const PerSampleNorms&) = delete;
   PerSampleNorms& operator=(const PerSampleNorms&) = delete;
 
-  /// The norms since the last call. A layer that is called twice in a pass counts each call by itself.
+  /// The norms since the last call. A layer that is called twice in a pass counts each call by
+  /// itself.
   Tensor take();
 
  private:

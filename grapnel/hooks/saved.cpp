@@ -45,31 +45,36 @@ struct OnDisk {
 // What is kept is kept without history: an op that saves its own result would own itself otherwise.
 
 SavedHook compress(DType dtype, SavedHook next, const SavedHookOptions& options) {
-  check(is_floating(dtype), "compress: tensors can only be kept as a floating-point type, not ", dtype, ".");
+  check(is_floating(dtype), "compress: tensors can only be kept as a floating-point type, not ",
+        dtype, ".");
   return {[=](const Tensor& t) -> std::any {
             const bool narrower = t.is_floating_point() && element_size(dtype) < t.element_size() &&
                                   t.nbytes() >= options.min_bytes;
             const Shape order = memory_order(t);
-            const Tensor lying = t.detach().permute(order), kept = narrower ? lying.to(dtype) : lying;
+            const Tensor lying = t.detach().permute(order),
+                         kept = narrower ? lying.to(dtype) : lying;
             return Narrowed{t.dtype(), order, next.pack ? next.pack(kept) : std::any(kept)};
           },
           [=](const std::any& packed) -> Tensor {
             const auto& n = std::any_cast<const Narrowed&>(packed);
-            const Tensor kept = next.unpack ? next.unpack(n.kept) : std::any_cast<const Tensor&>(n.kept);
+            const Tensor kept =
+                next.unpack ? next.unpack(n.kept) : std::any_cast<const Tensor&>(n.kept);
             return (kept.dtype() == n.dtype ? kept : kept.to(n.dtype)).permute(inverse(n.order));
           }};
 }
 
 SavedHook deflate(const SavedHookOptions& options) {
   return {[=](const Tensor& t) -> std::any {
-            if (t.nbytes() < options.min_bytes || t.nbytes() > (int64_t{1} << 30)) return t.detach();
+            if (t.nbytes() < options.min_bytes || t.nbytes() > (int64_t{1} << 30))
+              return t.detach();
             const Tensor dense = t.detach().contiguous();
             auto size = compressBound(static_cast<uLong>(dense.nbytes()));
             Deflated out{t.dtype(), t.shape(), std::vector<Bytef>(size)};
-            const int code = compress2(out.bytes.data(), &size, static_cast<const Bytef*>(dense.data_ptr()),
-                                       static_cast<uLong>(dense.nbytes()), Z_BEST_SPEED);
-            check(code == Z_OK, "deflate: zlib failed with code ", code, " on a tensor of ", dense.nbytes(),
-                  " bytes.");
+            const int code =
+                compress2(out.bytes.data(), &size, static_cast<const Bytef*>(dense.data_ptr()),
+                          static_cast<uLong>(dense.nbytes()), Z_BEST_SPEED);
+            check(code == Z_OK, "deflate: zlib failed with code ", code, " on a tensor of ",
+                  dense.nbytes(), " bytes.");
             out.bytes.resize(size);
             out.bytes.shrink_to_fit();
             return std::make_shared<const Deflated>(std::move(out));
@@ -79,8 +84,8 @@ SavedHook deflate(const SavedHookOptions& options) {
             const auto& d = *std::any_cast<const std::shared_ptr<const Deflated>&>(packed);
             const Tensor out = empty(d.shape, d.dtype);
             auto size = static_cast<uLongf>(out.nbytes());
-            const int code =
-                uncompress(static_cast<Bytef*>(out.data_ptr()), &size, d.bytes.data(), d.bytes.size());
+            const int code = uncompress(static_cast<Bytef*>(out.data_ptr()), &size, d.bytes.data(),
+                                        d.bytes.size());
             check(code == Z_OK && size == static_cast<uLongf>(out.nbytes()),
                   "deflate: zlib failed with code ", code, " while unpacking.");
             return out;
@@ -92,8 +97,8 @@ SavedHook save_to_disk(const std::filesystem::path& folder, const SavedHookOptio
   return {[=](const Tensor& t) -> std::any {
             if (t.nbytes() < options.min_bytes) return t.detach();
             static std::atomic<uint64_t> count{0};
-            auto file =
-                std::make_shared<OnDisk>(folder / str("saved-", getpid(), '-', count++, ".safetensors"));
+            auto file = std::make_shared<OnDisk>(
+                folder / str("saved-", getpid(), '-', count++, ".safetensors"));
             io::NamedTensors one;
             one.insert("saved", t);
             io::save_safetensors(file->path, one, {}, io::Durable::no);

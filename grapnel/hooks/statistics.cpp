@@ -9,7 +9,8 @@
 
 namespace grapnel::hooks {
 
-/// Counts are plain numbers, since hooks run in every mode; what depends on values stays in tensors.
+/// Counts are plain numbers, since hooks run in every mode; what depends on values stays in
+/// tensors.
 struct Statistics::Series {
   std::string name;
   int64_t calls = 0, elements = 0;
@@ -26,7 +27,8 @@ struct Statistics::Series {
 
 Statistics::Statistics(const StatisticsOptions& options) : options_(options) {
   check(options.bins >= 0 && (options.bins == 0 || options.low < options.high),
-        "Statistics: a histogram needs low below high, got ", options.low, " and ", options.high, ".");
+        "Statistics: a histogram needs low below high, got ", options.low, " and ", options.high,
+        ".");
 }
 
 Statistics::~Statistics() {
@@ -36,8 +38,8 @@ Statistics::~Statistics() {
 HookHandle Statistics::attach(const std::string& name, const Tensor& tensor) {
   const size_t number = series_.size();
   series_.push_back(std::make_unique<Series>(name, options_.bins));
-  handles_.push_back(
-      tensor.register_hook([this, number](const Tensor& g) { add(number, g); }, "statistics of " + name));
+  handles_.push_back(tensor.register_hook([this, number](const Tensor& g) { add(number, g); },
+                                          "statistics of " + name));
   return handles_.back();
 }
 
@@ -108,13 +110,14 @@ void Statistics::load(const io::Archive& in) {
     next.calls = in.number(s->name + ".calls").to_int();
     next.elements = in.number(s->name + ".elements").to_int();
     const Tensor sums = in.tensor(s->name + ".sums");
-    check(sums.shape() == Shape{4} && sums.dtype() == kFloat64, "Statistics: the saved sums of ", s->name,
-          " have another form.");
-    next.sum.copy_(sums[0]), next.squares.copy_(sums[1]), next.min.copy_(sums[2]), next.max.copy_(sums[3]);
+    check(sums.shape() == Shape{4} && sums.dtype() == kFloat64, "Statistics: the saved sums of ",
+          s->name, " have another form.");
+    next.sum.copy_(sums[0]), next.squares.copy_(sums[1]), next.min.copy_(sums[2]),
+        next.max.copy_(sums[3]);
     if (next.histogram.defined()) {
       const Tensor counts = in.tensor(s->name + ".histogram");
-      check(counts.shape() == next.histogram.shape(), "Statistics: the saved histogram of ", s->name, " has ",
-            counts.numel(), " slots, this one has ", next.histogram.numel(), ".");
+      check(counts.shape() == next.histogram.shape(), "Statistics: the saved histogram of ",
+            s->name, " has ", counts.numel(), " slots, this one has ", next.histogram.numel(), ".");
       next.histogram.copy_(counts);
     }
     loaded.push_back(std::move(next));

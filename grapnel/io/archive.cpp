@@ -52,15 +52,15 @@ Tensor Archive::tensor(const std::string& name) const {
 
 Scalar Archive::number(const std::string& name) const {
   const auto it = values_.find(name);
-  check(it != values_.end() && std::holds_alternative<Scalar>(it->second), "the archive holds no number '",
-        name, "'.");
+  check(it != values_.end() && std::holds_alternative<Scalar>(it->second),
+        "the archive holds no number '", name, "'.");
   return std::get<Scalar>(it->second);
 }
 
 std::string Archive::text(const std::string& name) const {
   const auto it = values_.find(name);
-  check(it != values_.end() && std::holds_alternative<std::string>(it->second), "the archive holds no text '",
-        name, "'.");
+  check(it != values_.end() && std::holds_alternative<std::string>(it->second),
+        "the archive holds no text '", name, "'.");
   return std::get<std::string>(it->second);
 }
 
@@ -85,8 +85,9 @@ void Archive::save(const std::filesystem::path& path) const {
   json values = json::object();
   for (const auto& [name, value] : values_) values[name] = to_json(value);
   try {
-    save_safetensors(path, tensors_,
-                     {{metadata_key, json{{"version", format_version}, {"values", values}}.dump()}});
+    save_safetensors(
+        path, tensors_,
+        {{metadata_key, json{{"version", format_version}, {"values", values}}.dump()}});
   } catch (const json::type_error&) {
     fail(path.string(), ": a name or a text is not valid UTF-8.");
   }
@@ -104,10 +105,12 @@ Archive Archive::load(const std::filesystem::path& path) {
         ": the values beside the tensors are damaged.");
   const auto version = root["version"].get<int64_t>();
   check(version == format_version, source, ": is a checkpoint of version ", version,
-        "; this library reads version ", format_version, ".\nUse the version of Grapnel that wrote it.");
+        "; this library reads version ", format_version,
+        ".\nUse the version of Grapnel that wrote it.");
   check(root.contains("values") && root["values"].is_object(), source,
         ": the values beside the tensors are damaged.");
-  for (const auto& [name, value] : root["values"].items()) out.write(name, from_json(value, name, source));
+  for (const auto& [name, value] : root["values"].items())
+    out.write(name, from_json(value, name, source));
   return out;
 }
 

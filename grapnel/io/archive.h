@@ -1,4 +1,5 @@
-/// Archive: tensors and plain values by name, and their file: safetensors, with the values as JSON in its metadata.
+/// Archive: tensors and plain values by name, and their file: safetensors, with the values as JSON
+/// in its metadata.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +16,9 @@ class Archive {
   using Value = std::variant<Scalar, std::string>;
 
   void write(const std::string& name, const Tensor& tensor) { tensors_.set(name, tensor); }
-  void write(const std::string& name, Value value) { values_.insert_or_assign(name, std::move(value)); }
+  void write(const std::string& name, Value value) {
+    values_.insert_or_assign(name, std::move(value));
+  }
   /// All of `part` under `name.`.
   void write(const std::string& name, const Archive& part);
 
@@ -23,7 +26,9 @@ class Archive {
   Tensor tensor(const std::string& name) const;
   Scalar number(const std::string& name) const;
   std::string text(const std::string& name) const;
-  bool has(const std::string& name) const { return tensors_.contains(name) || values_.contains(name); }
+  bool has(const std::string& name) const {
+    return tensors_.contains(name) || values_.contains(name);
+  }
   /// What is under `name.`, without that prefix.
   Archive part(const std::string& name) const;
 
@@ -35,7 +40,8 @@ class Archive {
 
   /// Atomic: see Note [Atomic files] in io/file.h.
   void save(const std::filesystem::path& path) const;
-  /// Refuses files of another version, and files that are no archives unless they are plain safetensors.
+  /// Refuses files of another version, and files that are no archives unless they are plain
+  /// safetensors.
   static Archive load(const std::filesystem::path& path);
 
  private:

@@ -23,7 +23,8 @@ auto retried(Call call) {
 }
 }  // namespace
 
-// --- reading ----------------------------------------------------------------------------------------------------------------
+// --- reading
+// ----------------------------------------------------------------------------------------------------------------
 
 InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
   fd_ = retried([&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC); });
@@ -33,7 +34,8 @@ InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
   if (!known || !S_ISREG(info.st_mode)) {
     const int error = errno;
     ::close(std::exchange(fd_, -1));
-    fail(path_.string(), ": cannot be read: ", known ? "it is not a plain file" : std::strerror(error), ".");
+    fail(path_.string(),
+         ": cannot be read: ", known ? "it is not a plain file" : std::strerror(error), ".");
   }
   size_ = static_cast<uint64_t>(info.st_size);
 }
@@ -46,7 +48,8 @@ void InputFile::read_at(uint64_t offset, void* out, size_t bytes) const {
   auto* to = static_cast<char*>(out);
   for (size_t done = 0; done < bytes;) {
     const ssize_t got = retried([&] {
-      return ::pread(fd_, to + done, std::min(bytes - done, most_at_once), static_cast<off_t>(offset + done));
+      return ::pread(fd_, to + done, std::min(bytes - done, most_at_once),
+                     static_cast<off_t>(offset + done));
     });
     check(got >= 0, path_.string(), ": cannot be read: ", std::strerror(errno), ".");
     check(got > 0, path_.string(), ": ends at byte ", offset + done, ", ", bytes - done,
@@ -62,7 +65,8 @@ std::string read_text(const std::filesystem::path& path) {
   return text;
 }
 
-// --- writing ----------------------------------------------------------------------------------------------------------------
+// --- writing
+// ----------------------------------------------------------------------------------------------------------------
 
 AtomicFile::AtomicFile(const std::filesystem::path& path, Durable durable)
     : path_(path), partial_(path), durable_(durable) {
@@ -73,12 +77,16 @@ AtomicFile::AtomicFile(const std::filesystem::path& path, Durable durable)
     if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;
       ::close(std::exchange(fd_, -1));
-      fail(path_.string(), ": cannot be written: ",
-           error == EWOULDBLOCK ? "someone else is writing it at this moment" : std::strerror(error), ".");
+      fail(
+          path_.string(), ": cannot be written: ",
+          error == EWOULDBLOCK ? "someone else is writing it at this moment" : std::strerror(error),
+          ".");
     }
-    // Between opening and locking, another writer may have renamed this very file into place. Then it is not ours to change.
+    // Between opening and locking, another writer may have renamed this very file into place. Then
+    // it is not ours to change.
     struct stat mine, current;
-    if (::fstat(fd_, &mine) == 0 && ::stat(partial_.c_str(), &current) == 0 && mine.st_ino == current.st_ino)
+    if (::fstat(fd_, &mine) == 0 && ::stat(partial_.c_str(), &current) == 0 &&
+        mine.st_ino == current.st_ino)
       break;
     ::close(std::exchange(fd_, -1));
   }
@@ -108,11 +116,14 @@ void AtomicFile::write(const void* data, size_t bytes) {
 
 void AtomicFile::commit() {
   GRAPNEL_ASSERT(fd_ >= 0, "the file was committed before");
-  if (durable_ == Durable::yes && ::fsync(fd_) != 0) fail_with("cannot be flushed to the disk", errno);
-  if (::rename(partial_.c_str(), path_.c_str()) != 0) fail_with("cannot be put in its place", errno);
+  if (durable_ == Durable::yes && ::fsync(fd_) != 0)
+    fail_with("cannot be flushed to the disk", errno);
+  if (::rename(partial_.c_str(), path_.c_str()) != 0)
+    fail_with("cannot be put in its place", errno);
   ::close(std::exchange(fd_, -1));
   if (durable_ == Durable::no) return;
-  // The new name, too, has to survive a power cut. Folders that cannot be flushed (some file systems) keep it soon enough.
+  // The new name, too, has to survive a power cut. Folders that cannot be flushed (some file
+  // systems) keep it soon enough.
   const auto folder = path_.has_parent_path() ? path_.parent_path() : std::filesystem::path(".");
   if (const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); fd >= 0) {
     ::fsync(fd);

@@ -1,9 +1,10 @@
 /// Files: whole reads with bounds, and writes that either happen completely or not at all.
 ///
 /// Note [Atomic files]
-/// AtomicFile writes `path.partial`, flushes it to the disk and renames it to `path` in commit(). Until then the old file stays as
-/// it was, whatever happens: an exception, a full disk, kill -9, a power cut. What a killed process left behind is overwritten by
-/// the next writer; a lock on the file keeps two writers of one path apart.
+/// AtomicFile writes `path.partial`, flushes it to the disk and renames it to `path` in commit().
+/// Until then the old file stays as it was, whatever happens: an exception, a full disk, kill -9, a
+/// power cut. What a killed process left behind is overwritten by the next writer; a lock on the
+/// file keeps two writers of one path apart.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-/// The .npy format: "\x93NUMPY", version, length of the header, a Python dict as text, the elements.
+/// The .npy format: "\x93NUMPY", version, length of the header, a Python dict as text, the
+/// elements.
 #include "grapnel/io/npy.h"
 
 #include <algorithm>
@@ -17,8 +18,9 @@ struct NpyType {
   DType dtype;
   const char* code;  ///< without the sign for the order of bytes
 };
-constexpr NpyType npy_types[] = {{kBool, "b1"},    {kUInt8, "u1"},   {kInt32, "i4"},  {kInt64, "i8"},
-                                 {kFloat16, "f2"}, {kFloat32, "f4"}, {kFloat64, "f8"}};
+constexpr NpyType npy_types[] = {{kBool, "b1"},   {kUInt8, "u1"},   {kInt32, "i4"},
+                                 {kInt64, "i8"},  {kFloat16, "f2"}, {kFloat32, "f4"},
+                                 {kFloat64, "f8"}};
 
 /// Reads {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
 class HeaderParser {
@@ -65,7 +67,8 @@ class HeaderParser {
     skip();
     const char quote = at_ < text_.size() ? text_[at_] : '\0';
     check(quote == '\'' || quote == '"', source_, ": the header is damaged at byte ", at_,
-          ", where a quoted text is expected: ", text_, "\nArrays of records and of objects cannot be read.");
+          ", where a quoted text is expected: ", text_,
+          "\nArrays of records and of objects cannot be read.");
     const size_t end = text_.find(quote, at_ + 1);
     check(end != text_.npos, source_, ": the header is damaged: a quote is not closed: ", text_);
     std::string out(text_.substr(at_ + 1, end - at_ - 1));
@@ -74,12 +77,14 @@ class HeaderParser {
   }
   bool truth() {
     skip();
-    for (const auto& [word, value] : {std::pair<std::string_view, bool>{"True", true}, {"False", false}})
+    for (const auto& [word, value] :
+         {std::pair<std::string_view, bool>{"True", true}, {"False", false}})
       if (text_.substr(at_).starts_with(word)) {
         at_ += word.size();
         return value;
       }
-    fail(source_, ": the header is damaged at byte ", at_, ", where True or False is expected: ", text_);
+    fail(source_, ": the header is damaged at byte ", at_,
+         ", where True or False is expected: ", text_);
   }
   void numbers() {
     expect('(');
@@ -89,7 +94,8 @@ class HeaderParser {
       const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), n);
       check(error == std::errc() && n >= 0, source_, ": the header is damaged at byte ", at_,
             ", where a size is expected: ", text_);
-      check(shape.size() < kMaxRank, source_, ": the array has more than ", kMaxRank, " dimensions.");
+      check(shape.size() < kMaxRank, source_, ": the array has more than ", kMaxRank,
+            " dimensions.");
       shape.push_back(n);
       at_ = static_cast<size_t>(end - text_.data());
       if (!accept(',')) {
@@ -117,8 +123,8 @@ Tensor parse_npy(std::span<const std::byte> bytes, const std::string& source) {
   check(bytes.size() >= before, source, ": ends inside its header.");
   uint64_t length = 0;
   std::memcpy(&length, raw + 8, version == 1 ? 2 : 4);
-  check(length <= bytes.size() - before, source, ": the header should have ", length, " bytes, but only ",
-        bytes.size() - before, " are left in the file.");
+  check(length <= bytes.size() - before, source, ": the header should have ", length,
+        " bytes, but only ", bytes.size() - before, " are left in the file.");
   HeaderParser header(std::string_view(raw + before, length), source);
   header.run();
 
@@ -126,17 +132,19 @@ Tensor parse_npy(std::span<const std::byte> bytes, const std::string& source) {
   const char order = descr.empty() ? '?' : descr[0];
   const auto type = std::ranges::find_if(
       npy_types, [&](const NpyType& t) { return descr.size() == 3 && descr.substr(1) == t.code; });
-  check(type != std::end(npy_types) && (order == '<' || order == '>' || order == '|' || order == '='), source,
-        ": holds elements of type '", descr,
-        "', which Grapnel has no type for.\nConvert it where the file is made, e.g. array.astype('<f4').");
+  check(
+      type != std::end(npy_types) && (order == '<' || order == '>' || order == '|' || order == '='),
+      source, ": holds elements of type '", descr,
+      "', which Grapnel has no type for.\nConvert it where the file is made, e.g. "
+      "array.astype('<f4').");
   const size_t size = element_size(type->dtype);
   uint64_t total = size;
   for (const int64_t n : header.shape)
-    check(!__builtin_mul_overflow(total, static_cast<uint64_t>(n), &total), source, ": an array of shape ",
-          IntArrayRef(header.shape), " is too large.");
+    check(!__builtin_mul_overflow(total, static_cast<uint64_t>(n), &total), source,
+          ": an array of shape ", IntArrayRef(header.shape), " is too large.");
   const size_t have = bytes.size() - before - length;
-  check(have == total, source, ": an array of shape ", IntArrayRef(header.shape), " and type ", descr,
-        " needs ", total, " bytes, the file has ", have, ".",
+  check(have == total, source, ": an array of shape ", IntArrayRef(header.shape), " and type ",
+        descr, " needs ", total, " bytes, the file has ", have, ".",
         have < total ? "\nIt was cut off; copy or download it again." : "");
 
   std::vector<int64_t> sizes = header.shape;
@@ -160,7 +168,8 @@ std::string npy_bytes(const Tensor& tensor, const std::string& source) {
   check(type != std::end(npy_types), source, ": NumPy has no type for ", tensor.dtype(),
         ".\nConvert it first: t.to(kFloat32).");
   std::string shape;
-  for (const int64_t n : tensor.sizes()) shape += std::to_string(n) + (tensor.dim() == 1 ? "," : ", ");
+  for (const int64_t n : tensor.sizes())
+    shape += std::to_string(n) + (tensor.dim() == 1 ? "," : ", ");
   if (tensor.dim() > 1) shape.resize(shape.size() - 2);
   std::string header = str("{'descr': '", tensor.element_size() == 1 ? '|' : '<', type->code,
                            "', 'fortran_order': False, 'shape': (", shape, "), }");
@@ -171,7 +180,8 @@ std::string npy_bytes(const Tensor& tensor, const std::string& source) {
   out += static_cast<char>(header.size() >> 8);
   out += header;
   const Tensor dense = tensor.detach().contiguous();
-  return out.append(static_cast<const char*>(dense.data_ptr()), static_cast<size_t>(dense.nbytes()));
+  return out.append(static_cast<const char*>(dense.data_ptr()),
+                    static_cast<size_t>(dense.nbytes()));
 }
 
 Tensor load_npy(const std::filesystem::path& path) {

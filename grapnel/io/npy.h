@@ -1,7 +1,8 @@
 /// NumPy's files: one array in .npy, several by name in .npz.
 ///
-/// Both orders of bytes and of dimensions are read; bf16 cannot be written, since NumPy has no such type. Damaged and made-up files
-/// give errors and never ask for much more memory than they have bytes. Writing is atomic: see Note [Atomic files] in file.h.
+/// Both orders of bytes and of dimensions are read; bf16 cannot be written, since NumPy has no such
+/// type. Damaged and made-up files give errors and never ask for much more memory than they have
+/// bytes. Writing is atomic: see Note [Atomic files] in file.h.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +20,8 @@ NamedTensors load_npz(const std::filesystem::path& path);
 struct NpzOptions {
   bool compressed = false;
 };
-void save_npz(const std::filesystem::path& path, const NamedTensors& tensors, const NpzOptions& options = {});
+void save_npz(const std::filesystem::path& path, const NamedTensors& tensors,
+              const NpzOptions& options = {});
 
 /// From and to memory; `source` names it in messages.
 NamedTensors parse_npz(std::span<const std::byte> bytes, const std::string& source);

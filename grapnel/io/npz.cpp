@@ -1,4 +1,5 @@
-/// The .npz format: a ZIP archive of .npy files, stored or deflated. Only the central directory at the end is believed.
+/// The .npz format: a ZIP archive of .npy files, stored or deflated. Only the central directory at
+/// the end is believed.
 #include <zlib.h>
 
 #include <cstring>
@@ -36,10 +37,13 @@ struct Member {
   uint64_t packed = 0, size = 0, offset = 0;
 };
 
-/// Sizes that do not fit 32 bits stand in an extra field, in this order, each only if its place holds the largest number.
-void read_zip64(const std::string& bytes, uint64_t at, uint64_t end, Member& m, const std::string& source) {
+/// Sizes that do not fit 32 bits stand in an extra field, in this order, each only if its place
+/// holds the largest number.
+void read_zip64(const std::string& bytes, uint64_t at, uint64_t end, Member& m,
+                const std::string& source) {
   while (at + 4 <= end) {
-    const auto id = number<uint16_t>(bytes, at, source), length = number<uint16_t>(bytes, at + 2, source);
+    const auto id = number<uint16_t>(bytes, at, source),
+               length = number<uint16_t>(bytes, at + 2, source);
     uint64_t field = at + 4;
     at = field + length;
     if (id != 1) continue;
@@ -55,14 +59,14 @@ std::vector<Member> directory(const std::string& bytes, const std::string& sourc
   size_t end = bytes.rfind(std::string("PK\x05\x06", 4));
   check(end != bytes.npos && end >= begin && bytes.size() - end >= 22, source,
         ": is no .npz file, or it was cut off: the directory at its end is missing.");
-  uint64_t count = number<uint16_t>(bytes, end + 10, source), at = number<uint32_t>(bytes, end + 16, source),
-           behind = end;
+  uint64_t count = number<uint16_t>(bytes, end + 10, source),
+           at = number<uint32_t>(bytes, end + 16, source), behind = end;
   if (end >= 20 && number<uint32_t>(bytes, end - 20, source) == locator_magic) {
     const auto record = number<uint64_t>(bytes, end - 12, source);
     check(number<uint32_t>(bytes, record, source) == end64_magic, source,
           ": is damaged: its directory is not where it should be.");
-    count = number<uint64_t>(bytes, record + 32, source), at = number<uint64_t>(bytes, record + 48, source),
-    behind = record;
+    count = number<uint64_t>(bytes, record + 32, source),
+    at = number<uint64_t>(bytes, record + 48, source), behind = record;
   }
   std::vector<Member> out;
   for (uint64_t i = 0; i < count; ++i) {
@@ -72,7 +76,8 @@ std::vector<Member> directory(const std::string& bytes, const std::string& sourc
     const auto flags = number<uint16_t>(bytes, at + 8, source);
     m.method = number<uint16_t>(bytes, at + 10, source);
     m.crc = number<uint32_t>(bytes, at + 16, source);
-    m.packed = number<uint32_t>(bytes, at + 20, source), m.size = number<uint32_t>(bytes, at + 24, source),
+    m.packed = number<uint32_t>(bytes, at + 20, source),
+    m.size = number<uint32_t>(bytes, at + 24, source),
     m.offset = number<uint32_t>(bytes, at + 42, source);
     const uint64_t name = number<uint16_t>(bytes, at + 28, source),
                    extra = number<uint16_t>(bytes, at + 30, source),
@@ -89,10 +94,11 @@ std::vector<Member> directory(const std::string& bytes, const std::string& sourc
   return out;
 }
 
-std::string inflated(const std::string& bytes, uint64_t at, const Member& m, const std::string& source) {
+std::string inflated(const std::string& bytes, uint64_t at, const Member& m,
+                     const std::string& source) {
   // Deflate makes at most 1032 bytes of one, so an honest size is no more than that.
-  check(m.size / 1033 <= m.packed, source, ": '", m.name, "' claims ", m.size, " bytes from ", m.packed,
-        ", which is impossible.");
+  check(m.size / 1033 <= m.packed, source, ": '", m.name, "' claims ", m.size, " bytes from ",
+        m.packed, ", which is impossible.");
   std::string out(m.size, '\0');
   z_stream stream{};
   check(inflateInit2(&stream, -MAX_WBITS) == Z_OK, source, ": zlib could not be started.");
@@ -121,9 +127,10 @@ std::string contents(const std::string& bytes, const Member& m, const std::strin
                       number<uint16_t>(bytes, m.offset + 28, source);
   check(at <= bytes.size() && m.packed <= bytes.size() - at, source, ": is damaged: '", m.name,
         "' reaches beyond the end of the file.");
-  check(m.method == 0 || m.method == Z_DEFLATED, source, ": '", m.name, "' is packed by method ", m.method,
-        "; stored and deflated files are read.");
-  check(m.method != 0 || m.packed == m.size, source, ": '", m.name, "' is damaged: it has two sizes.");
+  check(m.method == 0 || m.method == Z_DEFLATED, source, ": '", m.name, "' is packed by method ",
+        m.method, "; stored and deflated files are read.");
+  check(m.method != 0 || m.packed == m.size, source, ": '", m.name,
+        "' is damaged: it has two sizes.");
   std::string out = m.method == 0 ? bytes.substr(at, m.size) : inflated(bytes, at, m, source);
   const uLong crc = crc32_z(0, reinterpret_cast<const Bytef*>(out.data()), out.size());
   check(crc == m.crc, source, ": '", m.name, "' is damaged: its checksum differs.");
@@ -132,7 +139,8 @@ std::string contents(const std::string& bytes, const Member& m, const std::strin
 
 std::string deflated(const std::string& bytes, const std::string& source) {
   z_stream stream{};
-  check(deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY) == Z_OK,
+  check(deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -MAX_WBITS, 8,
+                     Z_DEFAULT_STRATEGY) == Z_OK,
         source, ": zlib could not be started.");
   const std::unique_ptr<z_stream, int (*)(z_stream*)> guard(&stream, deflateEnd);
   std::string out(deflateBound(&stream, bytes.size()), '\0');
@@ -157,14 +165,16 @@ NamedTensors parse_npz(std::span<const std::byte> given, const std::string& sour
   NamedTensors out("Array");
   for (const Member& m : directory(bytes, source)) {
     const std::string array = contents(bytes, m, source);
-    const std::string name = m.name.ends_with(".npy") ? m.name.substr(0, m.name.size() - 4) : m.name;
+    const std::string name =
+        m.name.ends_with(".npy") ? m.name.substr(0, m.name.size() - 4) : m.name;
     check(!out.contains(name), source, ": the array '", name, "' is there twice.");
     out.insert(name, parse_npy(std::as_bytes(std::span(array)), source + " (" + m.name + ")"));
   }
   return out;
 }
 
-void save_npz(const std::filesystem::path& path, const NamedTensors& tensors, const NpzOptions& options) {
+void save_npz(const std::filesystem::path& path, const NamedTensors& tensors,
+              const NpzOptions& options) {
   const std::string source = path.string();
   AtomicFile file(path);
   std::string central;
@@ -172,18 +182,19 @@ void save_npz(const std::filesystem::path& path, const NamedTensors& tensors, co
   check(tensors.size() < 65535, source, ": more than 65534 arrays do not fit; use safetensors.");
   for (const auto& item : tensors) {
     const std::string name = item.key() + ".npy", plain = npy_bytes(item.value(), source);
-    check(plain.size() < most && file.written() + plain.size() < most && name.size() < 65536, source, ": '",
-          item.key(), "' makes the file larger than 4 GiB; use safetensors.");
+    check(plain.size() < most && file.written() + plain.size() < most && name.size() < 65536,
+          source, ": '", item.key(), "' makes the file larger than 4 GiB; use safetensors.");
     const std::string packed = options.compressed ? deflated(plain, source) : plain;
-    // Both headers share this part: version, flags (names are UTF-8), method, time, date (1980-01-01), checksum, sizes.
+    // Both headers share this part: version, flags (names are UTF-8), method, time, date
+    // (1980-01-01), checksum, sizes.
     std::string common;
     append<uint16_t>(common, 20);
     append<uint16_t>(common, 1 << 11);
     append<uint16_t>(common, options.compressed ? Z_DEFLATED : 0);
     append<uint16_t>(common, 0);
     append<uint16_t>(common, 33);
-    append(common,
-           static_cast<uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(plain.data()), plain.size())));
+    append(common, static_cast<uint32_t>(
+                       crc32_z(0, reinterpret_cast<const Bytef*>(plain.data()), plain.size())));
     append(common, static_cast<uint32_t>(packed.size()));
     append(common, static_cast<uint32_t>(plain.size()));
     append(common, static_cast<uint16_t>(name.size()));

@@ -16,9 +16,9 @@ static_assert(std::endian::native == std::endian::little,
 
 namespace {
 
-constexpr std::pair<DType, const char*> types[] = {{kBool, "BOOL"},   {kUInt8, "U8"},    {kInt32, "I32"},
-                                                   {kInt64, "I64"},   {kFloat16, "F16"}, {kBFloat16, "BF16"},
-                                                   {kFloat32, "F32"}, {kFloat64, "F64"}};
+constexpr std::pair<DType, const char*> types[] = {
+    {kBool, "BOOL"},   {kUInt8, "U8"},      {kInt32, "I32"},   {kInt64, "I64"},
+    {kFloat16, "F16"}, {kBFloat16, "BF16"}, {kFloat32, "F32"}, {kFloat64, "F64"}};
 
 const char* name_of(DType dtype) {
   return std::ranges::find(types, dtype, &std::pair<DType, const char*>::first)->second;
@@ -40,13 +40,16 @@ Safetensors read(uint64_t size, const std::string& source, const ReadAt& read_at
   read_at(0, &header_bytes, 8);
   constexpr uint32_t zip = 0x04034b50;  // "PK\3\4", little endian
   check(static_cast<uint32_t>(header_bytes) != zip || header_bytes <= most_header_bytes, source,
-        ": is a zip file, as torch.save and LibTorch's torch::save write it, and no safetensors file.\n"
-        "Convert it in Python with safetensors.torch.save_file; docs/porting-from-libtorch.md shows how.");
+        ": is a zip file, as torch.save and LibTorch's torch::save write it, and no safetensors "
+        "file.\n"
+        "Convert it in Python with safetensors.torch.save_file; docs/porting-from-libtorch.md "
+        "shows how.");
   check(header_bytes <= most_header_bytes, source,
-        ": is no safetensors file: its first 8 bytes ask for a header of ", header_bytes, " bytes; ",
-        most_header_bytes, " are the limit.");
-  check(header_bytes <= size - 8, source, ": the header should have ", header_bytes, " bytes, but only ",
-        size - 8, " are left in the file.\nIt was cut off, or it is no safetensors file.");
+        ": is no safetensors file: its first 8 bytes ask for a header of ", header_bytes,
+        " bytes; ", most_header_bytes, " are the limit.");
+  check(header_bytes <= size - 8, source, ": the header should have ", header_bytes,
+        " bytes, but only ", size - 8,
+        " are left in the file.\nIt was cut off, or it is no safetensors file.");
   std::string text(header_bytes, '\0');
   read_at(8, text.data(), text.size());
   SafetensorsHeader header = parse_safetensors_header(text, size - 8 - header_bytes, source);
@@ -58,7 +61,8 @@ Safetensors read(uint64_t size, const std::string& source, const ReadAt& read_at
     // Any byte may stand there, but a bool that is neither 0 nor 1 is none.
     if (t.dtype() == kBool)
       std::ranges::for_each(static_cast<uint8_t*>(t.data_ptr()),
-                            static_cast<uint8_t*>(t.data_ptr()) + t.numel(), [](uint8_t& b) { b = b != 0; });
+                            static_cast<uint8_t*>(t.data_ptr()) + t.numel(),
+                            [](uint8_t& b) { b = b != 0; });
     out.tensors.insert(e.name, t);
   }
   out.metadata = std::move(header.metadata);
@@ -79,8 +83,8 @@ Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::strin
   });
 }
 
-void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors, const TextMap& metadata,
-                      Durable durable) {
+void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
+                      const TextMap& metadata, Durable durable) {
   SafetensorsHeader header{.entries = {}, .metadata = metadata};
   std::vector<std::pair<SafetensorsEntry*, Tensor>> order;
   header.entries.reserve(tensors.size());
@@ -93,7 +97,8 @@ void save_safetensors(const std::filesystem::path& path, const NamedTensors& ten
         {.name = item.key(), .dtype = name_of(item->dtype()), .shape = item->shape().vec()});
     order.emplace_back(&header.entries.back(), item->detach().contiguous());
   }
-  // Wide types first, so that every tensor is aligned to its elements for readers that map the file.
+  // Wide types first, so that every tensor is aligned to its elements for readers that map the
+  // file.
   std::ranges::sort(order, {}, [](const auto& pair) {
     return std::pair(-static_cast<int64_t>(pair.second.element_size()), pair.first);
   });
@@ -104,8 +109,8 @@ void save_safetensors(const std::filesystem::path& path, const NamedTensors& ten
   }
   std::string text = write_safetensors_header(header);
   text.append(-text.size() % 8, ' ');
-  check(text.size() <= most_header_bytes, path.string(), ": the names and metadata take ", text.size(),
-        " bytes; the format allows ", most_header_bytes, ".");
+  check(text.size() <= most_header_bytes, path.string(), ": the names and metadata take ",
+        text.size(), " bytes; the format allows ", most_header_bytes, ".");
   const uint64_t header_bytes = text.size();
 
   AtomicFile file(path, durable);

@@ -1,8 +1,10 @@
-/// Files of named tensors in the safetensors format, which Python's `safetensors` package reads and writes.
+/// Files of named tensors in the safetensors format, which Python's `safetensors` package reads and
+/// writes.
 ///
-/// A file is the length of a header (u64), the header (JSON: type, shape and place of every tensor), and the elements, little
-/// endian and without gaps. Reading believes nothing: a file that is damaged, cut off or made up gives an Error that says what is
-/// wrong, and never asks for more memory than the file has bytes. Writing is atomic: see Note [Atomic files] in file.h.
+/// A file is the length of a header (u64), the header (JSON: type, shape and place of every
+/// tensor), and the elements, little endian and without gaps. Reading believes nothing: a file that
+/// is damaged, cut off or made up gives an Error that says what is wrong, and never asks for more
+/// memory than the file has bytes. Writing is atomic: see Note [Atomic files] in file.h.
 ///
 ///   io::save_safetensors("net.safetensors", net->state_dict());
 ///   net->load_state_dict(io::load_safetensors("net.safetensors").tensors);
@@ -33,6 +35,7 @@ void save_safetensors(const std::filesystem::path& path, const NamedTensors& ten
                       const TextMap& metadata = {}, Durable durable = Durable::yes);
 Safetensors load_safetensors(const std::filesystem::path& path);
 /// The same from memory; `source` names it in messages.
-Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& source = "safetensors");
+Safetensors parse_safetensors(std::span<const std::byte> bytes,
+                              const std::string& source = "safetensors");
 
 }  // namespace grapnel::io

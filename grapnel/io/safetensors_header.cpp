@@ -11,8 +11,8 @@ namespace {
 
 using nlohmann::json;
 
-/// Reads the header event by event. What does not belong there ends the reading at once, so that neither depth nor size of a
-/// made-up header can cost more than its own bytes.
+/// Reads the header event by event. What does not belong there ends the reading at once, so that
+/// neither depth nor size of a made-up header can cost more than its own bytes.
 class HeaderReader final : public json::json_sax_t {
  public:
   explicit HeaderReader(const std::string& source) : source_(source) {}
@@ -37,8 +37,8 @@ class HeaderReader final : public json::json_sax_t {
   bool end_object() override {
     if (state_ == State::entry)
       for (const char* part : {"dtype", "shape", "data_offsets"})
-        check(seen_.contains(part), source_, ": the tensor '", header_.entries.back().name, "' has no ", part,
-              ".");
+        check(seen_.contains(part), source_, ": the tensor '", header_.entries.back().name,
+              "' has no ", part, ".");
     return to(state_ == State::names ? State::done : State::names);
   }
   bool start_array(size_t) override {
@@ -52,8 +52,8 @@ class HeaderReader final : public json::json_sax_t {
   bool end_array() override {
     SafetensorsEntry& e = header_.entries.back();
     if (state_ == State::offsets) {
-      check(numbers_.size() == 2, source_, ": data_offsets of '", e.name, "' must be two numbers, got ",
-            numbers_.size(), ".");
+      check(numbers_.size() == 2, source_, ": data_offsets of '", e.name,
+            "' must be two numbers, got ", numbers_.size(), ".");
       e.begin = numbers_[0], e.end = numbers_[1];
     } else {
       e.shape.assign(numbers_.begin(), numbers_.end());
@@ -62,8 +62,8 @@ class HeaderReader final : public json::json_sax_t {
   }
   bool number_unsigned(number_unsigned_t value) override {
     if (state_ != State::shape && state_ != State::offsets) unexpected("a number");
-    check(value <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()), source_, ": the number ",
-          value, " in '", header_.entries.back().name, "' is too large.");
+    check(value <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()), source_,
+          ": the number ", value, " in '", header_.entries.back().name, "' is too large.");
     check(state_ != State::shape || numbers_.size() < kMaxRank, source_, ": the tensor '",
           header_.entries.back().name, "' has more than ", kMaxRank, " dimensions.");
     check(numbers_.size() < kMaxRank, source_, ": data_offsets of '", header_.entries.back().name,
@@ -102,8 +102,8 @@ class HeaderReader final : public json::json_sax_t {
     return true;
   }
   void mark() {
-    check(seen_.insert(key_).second, source_, ": the tensor '", header_.entries.back().name, "' has ", key_,
-          " twice.");
+    check(seen_.insert(key_).second, source_, ": the tensor '", header_.entries.back().name,
+          "' has ", key_, " twice.");
   }
   [[noreturn]] State unexpected(const char* what) const {
     fail(source_, ": the header has ", what, state_ == State::start ? "" : str(" at '", key_, "'"),
@@ -136,24 +136,27 @@ void check_places(const SafetensorsHeader& header, uint64_t data_bytes, const st
     uint64_t bytes = static_cast<uint64_t>(size);
     for (const int64_t n : e.shape) {
       uint64_t product;
-      check(!__builtin_mul_overflow(bytes, static_cast<uint64_t>(n), &product), source, ": the tensor '",
-            e.name, "' of shape ", IntArrayRef(e.shape), " has too many elements.");
+      check(!__builtin_mul_overflow(bytes, static_cast<uint64_t>(n), &product), source,
+            ": the tensor '", e.name, "' of shape ", IntArrayRef(e.shape),
+            " has too many elements.");
       bytes = product;
     }
-    check(e.begin <= e.end && e.end - e.begin == bytes, source, ": the tensor '", e.name, "' of type ",
-          e.dtype, " and shape ", IntArrayRef(e.shape), " needs ", bytes,
+    check(e.begin <= e.end && e.end - e.begin == bytes, source, ": the tensor '", e.name,
+          "' of type ", e.dtype, " and shape ", IntArrayRef(e.shape), " needs ", bytes,
           " bytes, but its place is from byte ", e.begin, " to ", e.end, ".");
     order.push_back(&e);
   }
-  std::ranges::sort(order, {}, [](const SafetensorsEntry* e) { return std::pair(e->begin, e->end); });
+  std::ranges::sort(order, {},
+                    [](const SafetensorsEntry* e) { return std::pair(e->begin, e->end); });
   uint64_t at = 0;
   for (const SafetensorsEntry* e : order) {
-    check(e->begin == at, source, ": the tensor '", e->name, "' begins at byte ", e->begin, ", where byte ",
-          at, " is next: there is a gap or an overlap.");
+    check(e->begin == at, source, ": the tensor '", e->name, "' begins at byte ", e->begin,
+          ", where byte ", at, " is next: there is a gap or an overlap.");
     at = e->end;
   }
-  check(at == data_bytes, source, ": the header describes ", at, " bytes of elements, the file has ",
-        data_bytes, ".", at > data_bytes ? "\nIt was cut off; copy or download it again." : "");
+  check(at == data_bytes, source, ": the header describes ", at,
+        " bytes of elements, the file has ", data_bytes, ".",
+        at > data_bytes ? "\nIt was cut off; copy or download it again." : "");
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ struct SafetensorsHeader {
 /// Longer headers are refused, as the reference implementation does.
 inline constexpr uint64_t most_header_bytes = 100'000'000;
 
-/// Checks everything that can be known without the elements: names are unique, places lie side by side and fill `data_bytes`.
+/// Checks everything that can be known without the elements: names are unique, places lie side by
+/// side and fill `data_bytes`.
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_bytes,
                                            const std::string& source);
 std::string write_safetensors_header(const SafetensorsHeader& header);

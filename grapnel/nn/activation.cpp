@@ -24,9 +24,10 @@ Tensor PReLUImpl::forward(const Tensor& x) {
 
 Tensor GLUImpl::forward(const Tensor& x) {
   const int64_t size = x.size(options.dim());
-  check(size % 2 == 0, "GLU: dimension ", options.dim(), " must have an even size to be halved, x is ",
-        x.shape(), ".");
-  return x.narrow(options.dim(), 0, size / 2) * x.narrow(options.dim(), size / 2, size / 2).sigmoid();
+  check(size % 2 == 0, "GLU: dimension ", options.dim(),
+        " must have an even size to be halved, x is ", x.shape(), ".");
+  return x.narrow(options.dim(), 0, size / 2) *
+         x.narrow(options.dim(), size / 2, size / 2).sigmoid();
 }
 
 }  // namespace grapnel::nn

@@ -9,15 +9,18 @@
 
 namespace grapnel::nn {
 
-// --- without options ------------------------------------------------------------------------------------------------------------
+// --- without options
+// ------------------------------------------------------------------------------------------------------------
 
-#define GRAPNEL_ACTIVATION(Name, expression)                                                         \
-  class Name##Impl : public Cloneable<Name##Impl> {                                                  \
-   public:                                                                                           \
-    void reset() override {}                                                                         \
-    void pretty_print(std::ostream& stream) const override { stream << "grapnel::nn::" #Name "()"; } \
-    Tensor forward(const Tensor& input) { return expression; }                                       \
-  };                                                                                                 \
+#define GRAPNEL_ACTIVATION(Name, expression)                   \
+  class Name##Impl : public Cloneable<Name##Impl> {            \
+   public:                                                     \
+    void reset() override {}                                   \
+    void pretty_print(std::ostream& stream) const override {   \
+      stream << "grapnel::nn::" #Name "()";                    \
+    }                                                          \
+    Tensor forward(const Tensor& input) { return expression; } \
+  };                                                           \
   GRAPNEL_MODULE(Name)
 GRAPNEL_ACTIVATION(Tanh, input.tanh());
 GRAPNEL_ACTIVATION(Sigmoid, input.sigmoid());
@@ -27,10 +30,12 @@ GRAPNEL_ACTIVATION(LogSigmoid, -softplus(-input));
 GRAPNEL_ACTIVATION(Softsign, input / (1 + input.abs()));
 GRAPNEL_ACTIVATION(ReLU6, input.clamp(0, 6));
 /// Scaled so that activations keep mean 0 and variance 1 from layer to layer.
-GRAPNEL_ACTIVATION(SELU, 1.0507009873554804934193349852946 * elu(input, 1.6732632423543772848170429916717));
+GRAPNEL_ACTIVATION(SELU, 1.0507009873554804934193349852946 *
+                             elu(input, 1.6732632423543772848170429916717));
 #undef GRAPNEL_ACTIVATION
 
-// --- with options ---------------------------------------------------------------------------------------------------------------
+// --- with options
+// ---------------------------------------------------------------------------------------------------------------
 
 struct ReLUOptions {
   ReLUOptions(bool inplace = false) : inplace_(inplace) {}
@@ -90,9 +95,12 @@ class SoftplusImpl : public Cloneable<SoftplusImpl> {
   explicit SoftplusImpl(const SoftplusOptions& options_ = {}) : options(options_) {}
   void reset() override {}
   void pretty_print(std::ostream& stream) const override {
-    stream << "grapnel::nn::Softplus(beta=" << options.beta() << ", threshold=" << options.threshold() << ')';
+    stream << "grapnel::nn::Softplus(beta=" << options.beta()
+           << ", threshold=" << options.threshold() << ')';
   }
-  Tensor forward(const Tensor& input) { return softplus(input, options.beta(), options.threshold()); }
+  Tensor forward(const Tensor& input) {
+    return softplus(input, options.beta(), options.threshold());
+  }
 
   SoftplusOptions options;
 };
@@ -107,8 +115,8 @@ class HardtanhImpl : public Cloneable<HardtanhImpl> {
   explicit HardtanhImpl(const HardtanhOptions& options_ = {}) : options(options_) {}
   void reset() override {}
   void pretty_print(std::ostream& stream) const override {
-    stream << "grapnel::nn::Hardtanh(min_val=" << options.min_val() << ", max_val=" << options.max_val()
-           << ')';
+    stream << "grapnel::nn::Hardtanh(min_val=" << options.min_val()
+           << ", max_val=" << options.max_val() << ')';
   }
   Tensor forward(const Tensor& input) { return input.clamp(options.min_val(), options.max_val()); }
 
@@ -135,7 +143,8 @@ struct PReLUOptions {
   GRAPNEL_ARG(int64_t, num_parameters) = 1;
   GRAPNEL_ARG(double, init) = 0.25;
 };
-/// max(x, 0) + weight * min(x, 0), with one weight for all channels or one for each. Input [batch, channels, ...].
+/// max(x, 0) + weight * min(x, 0), with one weight for all channels or one for each. Input [batch,
+/// channels, ...].
 class PReLUImpl : public Cloneable<PReLUImpl> {
  public:
   explicit PReLUImpl(const PReLUOptions& options_ = {}) : options(options_) { PReLUImpl::reset(); }
@@ -200,17 +209,20 @@ class LogSoftmaxImpl : public Cloneable<LogSoftmaxImpl> {
 };
 GRAPNEL_MODULE(LogSoftmax);
 
-// --- dropout --------------------------------------------------------------------------------------------------------------------
+// --- dropout
+// --------------------------------------------------------------------------------------------------------------------
 
 struct DropoutOptions {
   DropoutOptions(double p = 0.5) : p_(p) {}
   GRAPNEL_ARG(double, p);
 };
-/// In training, zeroes each element with probability p and scales the others up; otherwise returns its argument.
+/// In training, zeroes each element with probability p and scales the others up; otherwise returns
+/// its argument.
 class DropoutImpl : public Cloneable<DropoutImpl> {
  public:
   explicit DropoutImpl(const DropoutOptions& options_ = {}) : options(options_) {
-    check(options.p() >= 0 && options.p() <= 1, "Dropout: p must be between 0 and 1, got ", options.p(), ".");
+    check(options.p() >= 0 && options.p() <= 1, "Dropout: p must be between 0 and 1, got ",
+          options.p(), ".");
   }
   explicit DropoutImpl(double p) : DropoutImpl(DropoutOptions(p)) {}
   void reset() override {}

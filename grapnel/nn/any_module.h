@@ -17,7 +17,10 @@ class AnyModule {
     requires(!std::same_as<M, Module>)
   AnyModule(std::shared_ptr<M> module) : module_(std::move(module)), call_(&call_values<M>) {
     check(module_ != nullptr, "AnyModule: the module is empty.");
-    if constexpr (requires(M& m, Tensor t) { { m.forward(std::move(t)) } -> std::convertible_to<Tensor>; }) tensor_call_ = &call_tensor<M>;
+    if constexpr (requires(M& m, Tensor t) {
+                    { m.forward(std::move(t)) } -> std::convertible_to<Tensor>;
+                  })
+      tensor_call_ = &call_tensor<M>;
   }
   template <class M>
   AnyModule(const ModuleHolder<M>& holder) : AnyModule(holder.ptr()) {}
@@ -29,10 +32,13 @@ class AnyModule {
   bool is_empty() const { return module_ == nullptr; }
   const std::shared_ptr<Module>& ptr() const { return module_; }
   /// Calls the module with its hooks.
-  Value any_forward(Args args, Kwargs kwargs = {}) const { return call_(*module_, std::move(args), std::move(kwargs)); }
+  Value any_forward(Args args, Kwargs kwargs = {}) const {
+    return call_(*module_, std::move(args), std::move(kwargs));
+  }
   template <class R = Tensor, class... A>
   R forward(A&&... args) const {
-    if constexpr (std::is_same_v<R, Tensor> && sizeof...(A) == 1 && (std::is_same_v<std::decay_t<A>, Tensor> && ...))
+    if constexpr (std::is_same_v<R, Tensor> && sizeof...(A) == 1 &&
+                  (std::is_same_v<std::decay_t<A>, Tensor> && ...))
       if (tensor_call_) return tensor_call_(*module_, std::forward<A>(args)...);
     Args packed;
     (packed.emplace_back(std::forward<A>(args)), ...);
@@ -42,7 +48,8 @@ class AnyModule {
   auto& get() const {
     auto* typed = module_ ? module_->as<M>() : nullptr;
     if (typed == nullptr) [[unlikely]]
-      fail("AnyModule: the module is ", module_ ? module_->name() : "empty", ", not of the type asked for.");
+      fail("AnyModule: the module is ", module_ ? module_->name() : "empty",
+           ", not of the type asked for.");
     return *typed;
   }
   AnyModule clone() const {
@@ -77,7 +84,8 @@ class AnyModule {
 class NamedAnyModule {
  public:
   template <class M>
-  NamedAnyModule(std::string name, M&& module) : name_(std::move(name)), module_(std::forward<M>(module)) {}
+  NamedAnyModule(std::string name, M&& module)
+      : name_(std::move(name)), module_(std::forward<M>(module)) {}
   const std::string& name() const { return name_; }
   const AnyModule& module() const { return module_; }
 

@@ -17,7 +17,9 @@ Tensor additive(const Tensor& mask, DType dtype) {
   return masked_fill(zeros(mask.shape(), dtype), mask, -std::numeric_limits<double>::infinity());
 }
 
-Tensor add_defined(const Tensor& a, const Tensor& b) { return !a.defined() ? b : !b.defined() ? a : a + b; }
+Tensor add_defined(const Tensor& a, const Tensor& b) {
+  return !a.defined() ? b : !b.defined() ? a : a + b;
+}
 
 /// `mask` with columns for the keys that were added behind the caller's.
 Tensor widened(const Tensor& mask, int64_t keys) {
@@ -31,14 +33,16 @@ Tensor widened(const Tensor& mask, int64_t keys) {
 
 MultiheadAttentionImpl::MultiheadAttentionImpl(const MultiheadAttentionOptions& options_)
     : options(options_) {
-  check(options.num_heads() > 0 && options.embed_dim() > 0 && options.embed_dim() % options.num_heads() == 0,
+  check(options.num_heads() > 0 && options.embed_dim() > 0 &&
+            options.embed_dim() % options.num_heads() == 0,
         "MultiheadAttention: num_heads must divide embed_dim, got ", options.num_heads(), " and ",
         options.embed_dim(), ".");
   MultiheadAttentionImpl::reset();
 }
 
 void MultiheadAttentionImpl::reset() {
-  const int64_t e = options.embed_dim(), k = options.kdim().value_or(e), v = options.vdim().value_or(e);
+  const int64_t e = options.embed_dim(), k = options.kdim().value_or(e),
+                v = options.vdim().value_or(e);
   const bool one_weight = k == e && v == e;
   in_proj_weight = register_parameter("in_proj_weight", one_weight ? empty({3 * e, e}) : Tensor());
   q_proj_weight = register_parameter("q_proj_weight", one_weight ? Tensor() : empty({e, e}));
@@ -67,7 +71,8 @@ void MultiheadAttentionImpl::pretty_print(std::ostream& stream) const {
          << ", num_heads=" << options.num_heads() << ')';
 }
 
-std::tuple<Tensor, Tensor, Tensor> MultiheadAttentionImpl::project(const Tensor& query, const Tensor& key,
+std::tuple<Tensor, Tensor, Tensor> MultiheadAttentionImpl::project(const Tensor& query,
+                                                                   const Tensor& key,
                                                                    const Tensor& value) const {
   const int64_t e = options.embed_dim();
   if (in_proj_weight.defined() && query.is_same(key) && key.is_same(value)) {
@@ -81,27 +86,28 @@ std::tuple<Tensor, Tensor, Tensor> MultiheadAttentionImpl::project(const Tensor&
   const auto bias = [&](int64_t i) {
     return in_proj_bias.defined() ? in_proj_bias.narrow(0, i * e, e) : Tensor();
   };
-  return {linear(query, part(0, q_proj_weight), bias(0)), linear(key, part(1, k_proj_weight), bias(1)),
+  return {linear(query, part(0, q_proj_weight), bias(0)),
+          linear(key, part(1, k_proj_weight), bias(1)),
           linear(value, part(2, v_proj_weight), bias(2))};
 }
 
-std::tuple<Tensor, Tensor> MultiheadAttentionImpl::forward(const Tensor& query, const Tensor& key,
-                                                           const Tensor& value,
-                                                           const Tensor& key_padding_mask, bool need_weights,
-                                                           const Tensor& attn_mask,
-                                                           bool average_attn_weights) {
+std::tuple<Tensor, Tensor> MultiheadAttentionImpl::forward(
+    const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& key_padding_mask,
+    bool need_weights, const Tensor& attn_mask, bool average_attn_weights) {
   const int64_t dims = query.dim(), batch_dim = options.batch_first() ? 0 : 1;
   check((dims == 2 || dims == 3) && key.dim() == dims && value.dim() == dims,
-        "MultiheadAttention: query, key and value must all be [length, batch, features] or all [length, "
+        "MultiheadAttention: query, key and value must all be [length, batch, features] or all "
+        "[length, "
         "features], got shapes ",
         query.shape(), ", ", key.shape(), " and ", value.shape(), ".");
   if (dims == 2) {
     // The same tensor three times stays the same tensor, which project() looks at.
-    const Tensor q = query.unsqueeze(batch_dim), k = key.is_same(query) ? q : key.unsqueeze(batch_dim);
+    const Tensor q = query.unsqueeze(batch_dim),
+                 k = key.is_same(query) ? q : key.unsqueeze(batch_dim);
     const Tensor v = value.is_same(query) ? q : value.is_same(key) ? k : value.unsqueeze(batch_dim);
     auto [out, weights] =
-        forward(q, k, v, key_padding_mask.defined() ? key_padding_mask.unsqueeze(0) : Tensor(), need_weights,
-                attn_mask, average_attn_weights);
+        forward(q, k, v, key_padding_mask.defined() ? key_padding_mask.unsqueeze(0) : Tensor(),
+                need_weights, attn_mask, average_attn_weights);
     return {out.squeeze(batch_dim), weights.defined() ? weights.squeeze(0) : weights};
   }
   check(key.size(1 - batch_dim) == value.size(1 - batch_dim),
@@ -129,16 +135,17 @@ std::tuple<Tensor, Tensor> MultiheadAttentionImpl::forward(const Tensor& query, 
 
   Tensor mask = attn_mask.defined() ? additive(attn_mask, q.dtype()) : Tensor();
   if (mask.defined()) {
-    check(mask.dim() == 2 || mask.dim() == 3, "MultiheadAttention: attn_mask must be [", length, ", ",
-          key.size(1 - batch_dim), "] or have one such mask per example and head, got shape ",
+    check(mask.dim() == 2 || mask.dim() == 3, "MultiheadAttention: attn_mask must be [", length,
+          ", ", key.size(1 - batch_dim), "] or have one such mask per example and head, got shape ",
           attn_mask.shape(), ".");
     mask = widened(mask.dim() == 3 ? mask.unflatten(0, {n, heads}) : mask, keys);
   }
   if (key_padding_mask.defined()) {
     check(key_padding_mask.dim() == 2 && key_padding_mask.size(0) == n,
-          "MultiheadAttention: key_padding_mask must be [batch, keys], got shape ", key_padding_mask.shape(),
-          " for a batch of ", n, ".");
-    mask = add_defined(mask, widened(additive(key_padding_mask, q.dtype()), keys).view({n, 1, 1, keys}));
+          "MultiheadAttention: key_padding_mask must be [batch, keys], got shape ",
+          key_padding_mask.shape(), " for a batch of ", n, ".");
+    mask = add_defined(mask,
+                       widened(additive(key_padding_mask, q.dtype()), keys).view({n, 1, 1, keys}));
   }
 
   const double drop = is_training() ? options.dropout() : 0;

@@ -37,14 +37,16 @@ class MultiheadAttentionImpl : public Cloneable<MultiheadAttentionImpl> {
   void reset_parameters();
   void pretty_print(std::ostream& stream) const override;
 
-  /// Query [L, N, E], key [S, N, kdim], value [S, N, vdim], or all three without N. Returns the result, shaped like the query, and
-  /// the attention weights [N, L, S] ([N, H, L, S] unless averaged), undefined unless needed.
+  /// Query [L, N, E], key [S, N, kdim], value [S, N, vdim], or all three without N. Returns the
+  /// result, shaped like the query, and the attention weights [N, L, S] ([N, H, L, S] unless
+  /// averaged), undefined unless needed.
   ///
-  /// key_padding_mask [N, S] says which keys to leave out; attn_mask [L, S] or [N * H, L, S] which pairs. Both are bool (true: leave
-  /// out) or numbers that are added to the scores.
+  /// key_padding_mask [N, S] says which keys to leave out; attn_mask [L, S] or [N * H, L, S] which
+  /// pairs. Both are bool (true: leave out) or numbers that are added to the scores.
   std::tuple<Tensor, Tensor> forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                      const Tensor& key_padding_mask = {}, bool need_weights = true,
-                                     const Tensor& attn_mask = {}, bool average_attn_weights = true);
+                                     const Tensor& attn_mask = {},
+                                     bool average_attn_weights = true);
 
   MultiheadAttentionOptions options;
   /// One weight for query, key and value; or three, if their features differ.

@@ -24,18 +24,20 @@ struct Layout {
     for (size_t place : place_of_slot) out.push_back(std::move(list[place]));
     return out;
   }
-  bool has(size_t place) const { return std::find(place_of_slot.begin(), place_of_slot.end(), place) != place_of_slot.end(); }
+  bool has(size_t place) const {
+    return std::find(place_of_slot.begin(), place_of_slot.end(), place) != place_of_slot.end();
+  }
 };
 
 template <class Hook>
 using Entries = typename HookList<Hook>::Entries;
 
-
 /// What one pass knows about one call. Dies with the pass, and takes its temporary hooks along.
 struct PassState {
   bool entered = false;  ///< the pass came through the results
   variable_list grad_output, grad_input;
-  size_t waiting_for = 0;  ///< parameters and arguments still to come, for hooks that fire after them
+  /// Parameters and arguments still to come, for hooks that fire after them.
+  size_t waiting_for = 0;
   std::vector<ScopedHook> parameter_hooks;
 };
 
@@ -50,16 +52,20 @@ struct BackwardCall::Record {
   Entries<BackwardHook> hooks, late_hooks;
   Layout arguments, results;
   const Node* before = nullptr;
-  std::weak_ptr<const HookTable> before_alive;  ///< forward need not have used its arguments; then the node is gone
+  /// Forward need not have used its arguments; then the node is gone.
+  std::weak_ptr<const HookTable> before_alive;
 
-  explicit Record(Module& m) : module(&m), owner(m.weak_from_this().lock()), alive(m.lifetime()), name(m.name()) {
+  explicit Record(Module& m)
+      : module(&m), owner(m.weak_from_this().lock()), alive(m.lifetime()), name(m.name()) {
     const ModuleHooks& global = global_module_hooks();
     pre_hooks = hooks_now(global.backward_pre, m.hooks().backward_pre);
-    for (auto& hook : hooks_now(global.backward, m.hooks().backward)) (hook->hook.after_parameters ? late_hooks : hooks).push_back(std::move(hook));
+    for (auto& hook : hooks_now(global.backward, m.hooks().backward))
+      (hook->hook.after_parameters ? late_hooks : hooks).push_back(std::move(hook));
   }
 
   Module& get(const std::string& hook) const {
-    check(!alive.expired(), "the ", hook, " fires, but its module ", name, " is gone.\nMake modules with std::make_shared, so that graphs can keep them.");
+    check(!alive.expired(), "the ", hook, " fires, but its module ", name,
+          " is gone.\nMake modules with std::make_shared, so that graphs can keep them.");
     return *module;
   }
   PassState& state() const {
@@ -68,16 +74,19 @@ struct BackwardCall::Record {
     return *static_cast<PassState*>(state.get());
   }
 
-  variable_list checked(variable_list result, const Layout& layout, const std::string& hook, const char* what) const {
-    check(result.size() == layout.places, "the ", hook, " of ", name, " returned ", result.size(), " gradients, expected ", layout.places, ", one per ", what,
-          ".");
+  variable_list checked(variable_list result, const Layout& layout, const std::string& hook,
+                        const char* what) const {
+    check(result.size() == layout.places, "the ", hook, " of ", name, " returned ", result.size(),
+          " gradients, expected ", layout.places, ", one per ", what, ".");
     for (size_t i = 0; i < result.size(); ++i)
-      check(!result[i].defined() || layout.has(i), "the ", hook, " of ", name, " returned a gradient for ", what, " ", i,
+      check(!result[i].defined() || layout.has(i), "the ", hook, " of ", name,
+            " returned a gradient for ", what, " ", i,
             ", which does not require grad.\nReturn an undefined tensor there.");
     return layout.gather(result);
   }
 
-  ListHookResult run_pre(const HookList<BackwardPreHook>::Entry& e, const variable_list& slots) const {
+  ListHookResult run_pre(const HookList<BackwardPreHook>::Entry& e,
+                         const variable_list& slots) const {
     if (e.stopped.load(std::memory_order_acquire)) return std::nullopt;
     const std::string label = e.describe(grapnel::name(HookKind::full_backward_pre));
     ListHookResult result = e.hook.call(get(label), results.spread(slots));
@@ -85,9 +94,11 @@ struct BackwardCall::Record {
     return checked(std::move(*result), results, label, "result");
   }
 
-  ListHookResult run(const HookList<BackwardHook>::Entry& e, const variable_list& slots, bool last) const {
+  ListHookResult run(const HookList<BackwardHook>::Entry& e, const variable_list& slots,
+                     bool last) const {
     PassState& pass = state();
-    // A pass that reaches the arguments from inside the module only, such as a second-order one, is none of the hook's business.
+    // A pass that reaches the arguments from inside the module only, such as a second-order one, is
+    // none of the hook's business.
     if (!pass.entered || e.stopped.load(std::memory_order_acquire)) return std::nullopt;
     const std::string label = e.describe(grapnel::name(HookKind::full_backward));
     ListHookResult result = e.hook.call(get(label), arguments.spread(slots), pass.grad_output);
@@ -115,9 +126,11 @@ struct BackwardCall::Record {
       if (!engine::pass_will_run(node.get())) continue;
       ++pass.waiting_for;
       // Leaves are shared between passes; only this one counts.
-      pass.parameter_hooks.emplace_back(node->register_hook([self, number](const variable_list&, const variable_list&) {
-        if (engine::current_pass() == number) self->arrive(self->state());
-      }, HookOptions("after_parameters of " + name)));
+      pass.parameter_hooks.emplace_back(node->register_hook(
+          [self, number](const variable_list&, const variable_list&) {
+            if (engine::current_pass() == number) self->arrive(self->state());
+          },
+          HookOptions("after_parameters of " + name)));
     }
     if (pass.waiting_for == 0) fire_late(pass);
   }
@@ -125,23 +138,28 @@ struct BackwardCall::Record {
     if (pass.waiting_for > 0 && --pass.waiting_for == 0) fire_late(pass);
   }
   void fire_late(PassState& pass) const {
-    const variable_list grad_input = std::move(pass.grad_input), grad_output = std::move(pass.grad_output);
+    const variable_list grad_input = std::move(pass.grad_input),
+                        grad_output = std::move(pass.grad_output);
     pass.parameter_hooks.clear();
     for (const auto& e : late_hooks) {
       if (e->stopped.load(std::memory_order_acquire)) continue;
       const std::string label = e->describe(grapnel::name(HookKind::full_backward));
       check(!e->hook.call(get(label), grad_input, grad_output), "the ", label, " of ", name,
-            " returned gradients, but it fires after the parameters were updated, when they can no longer be changed.\n"
+            " returned gradients, but it fires after the parameters were updated, when they can no "
+            "longer be changed.\n"
             "Return nothing, or register it without after_parameters.");
     }
   }
 };
 
-// --- Before forward -------------------------------------------------------------------------------------------------------------
+// --- Before forward
+// -------------------------------------------------------------------------------------------------------------
 
 BackwardCall::BackwardCall(Module& module, Args& args, Kwargs& kwargs) {
   const ModuleHooks &own = module.hooks(), &global = global_module_hooks();
-  if (!GradMode::is_enabled() || (own.backward.empty() && own.backward_pre.empty() && global.backward.empty() && global.backward_pre.empty())) return;
+  if (!GradMode::is_enabled() || (own.backward.empty() && own.backward_pre.empty() &&
+                                  global.backward.empty() && global.backward_pre.empty()))
+    return;
   record_ = std::make_shared<Record>(module);
   before_ = make_intrusive<IdentityNode>();
   route_arguments(args, kwargs);
@@ -155,7 +173,8 @@ void BackwardCall::route_arguments(Args& args, Kwargs& kwargs) {
   const Places places = Places::of(args, kwargs);
   record_->arguments.places = places.count;
   const auto seen = [&](const Tensor& t) {
-    return std::any_of(routed_.begin(), routed_.end(), [&](const Routed& r) { return r.tensor.is_same(t); });
+    return std::any_of(routed_.begin(), routed_.end(),
+                       [&](const Routed& r) { return r.tensor.is_same(t); });
   };
   for (const auto& [place, tensor] : places.tensors) {
     if (!tensor->defined() || !tensor->requires_grad()) continue;
@@ -163,7 +182,8 @@ void BackwardCall::route_arguments(Args& args, Kwargs& kwargs) {
     record_->arguments.place_of_slot.push_back(place);
     Routed routed{*tensor, current_grad_fn(*tensor), seen(*tensor), place};
     if (routed.alias) {
-      // The same tensor as two arguments: the second is an alias, so that each has its own gradient.
+      // The same tensor as two arguments: the second is an alias, so that each has its own
+      // gradient.
       routed.tensor = tensor->detach();
       set_history(routed.tensor, before_, slot);
       routed.node = before_;
@@ -174,25 +194,30 @@ void BackwardCall::route_arguments(Args& args, Kwargs& kwargs) {
   // All edges were taken before the first is routed: arguments may be views of each other.
   for (size_t slot = 0; slot < routed_.size(); ++slot)
     if (!routed_[slot].alias)
-      overrides_.push_back(std::make_unique<EdgeOverride>(routed_[slot].tensor, Edge{before_, static_cast<uint32_t>(slot)}));
+      overrides_.push_back(std::make_unique<EdgeOverride>(
+          routed_[slot].tensor, Edge{before_, static_cast<uint32_t>(slot)}));
 }
 
 void BackwardCall::check_arguments() const {
   for (const Routed& r : routed_) {
     const bool changed = current_grad_fn(r.tensor).get() != r.node.get();
-    check(!changed || !r.tensor.is_view(), "forward of ", record_->name, " changed argument ", r.place,
-          " in place, and that argument is a view: its gradient goes around the backward hooks of the module.\nPass a clone(), or remove the hooks.");
+    check(!changed || !r.tensor.is_view(), "forward of ", record_->name, " changed argument ",
+          r.place,
+          " in place, and that argument is a view: its gradient goes around the backward hooks of "
+          "the module.\nPass a clone(), or remove the hooks.");
     check(!changed || !r.alias, "forward of ", record_->name, " changed argument ", r.place,
-          " in place, and the same tensor was passed twice to a module with backward hooks.\nPass a clone().");
+          " in place, and the same tensor was passed twice to a module with backward hooks.\nPass "
+          "a clone().");
   }
 }
 
-// --- After forward --------------------------------------------------------------------------------------------------------------
+// --- After forward
+// --------------------------------------------------------------------------------------------------------------
 
 namespace {
 
-/// A tensor over the same memory for a result that is not the call's own. Changing it in place is refused, as it would also change the
-/// original behind the back of its history.
+/// A tensor over the same memory for a result that is not the call's own. Changing it in place is
+/// refused, as it would also change the original behind the back of its history.
 Tensor alias_of(const Tensor& t) {
   Tensor alias = t.detach();
   tape::mark_view(alias, t, false);
@@ -226,7 +251,8 @@ void BackwardCall::finish(Value& result) {
     if (!node || node->sequence_nr() < start || repeated) t = alias_of(t);
     AutogradMeta& meta = autograd_meta(t);
     if (meta.view && meta.view->base.use_count() == 1) {
-      // Nobody else can see the base, so the result need not be a view; ordinary tensors may be changed in place.
+      // Nobody else can see the base, so the result need not be a view; ordinary tensors may be
+      // changed in place.
       t.impl().differentiable_view = false;
       meta.view.reset();
     }
@@ -239,19 +265,25 @@ void BackwardCall::finish(Value& result) {
 void BackwardCall::hook_results() {
   const std::shared_ptr<Record>& record = record_;
   for (const auto& e : record->pre_hooks)
-    after_->register_hook([record, e](const variable_list& slots, const variable_list&) { return record->run_pre(*e, slots); },
-                          HookOptions(e->name.empty() ? record->name + " full_backward_pre" : e->name, e->site));
+    after_->register_hook(
+        [record, e](const variable_list& slots, const variable_list&) {
+          return record->run_pre(*e, slots);
+        },
+        HookOptions(e->name.empty() ? record->name + " full_backward_pre" : e->name, e->site));
   if (before_->num_inputs() > 0) {
     record->before = before_.get();
     record->before_alive = before_->make_hooks();
   }
   if (record->hooks.empty() && record->late_hooks.empty()) return;
-  after_->register_hook([record](const variable_list& slots, const variable_list&) { record->enter(record, slots); },
-                        HookOptions(record->name + " results"));
+  after_->register_hook(
+      [record](const variable_list& slots, const variable_list&) { record->enter(record, slots); },
+      HookOptions(record->name + " results"));
   if (before_->num_inputs() > 0) return;
   for (const auto& e : record->hooks)
     after_->register_hook(
-        [record, e, last = e == record->hooks.back()](const variable_list&, const variable_list&) { (void)record->run(*e, {}, last); },
+        [record, e, last = e == record->hooks.back()](const variable_list&, const variable_list&) {
+          (void)record->run(*e, {}, last);
+        },
         HookOptions(e->name.empty() ? record->name + " full_backward" : e->name, e->site));
 }
 
@@ -259,7 +291,10 @@ void BackwardCall::hook_arguments() {
   const std::shared_ptr<Record>& record = record_;
   for (const auto& e : record->hooks)
     before_->register_hook(
-        [record, e, last = e == record->hooks.back()](const variable_list& slots, const variable_list&) { return record->run(*e, slots, last); },
+        [record, e, last = e == record->hooks.back()](const variable_list& slots,
+                                                      const variable_list&) {
+          return record->run(*e, slots, last);
+        },
         HookOptions(e->name.empty() ? record->name + " full_backward" : e->name, e->site));
   if (record->late_hooks.empty()) return;
   before_->register_hook(

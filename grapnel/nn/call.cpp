@@ -13,10 +13,12 @@ namespace {
 /// One call under way.
 class ForwardCall {
  public:
-  ForwardCall(Module& module, Args args, Kwargs kwargs) : module_(module), args_(std::move(args)), kwargs_(std::move(kwargs)) {}
+  ForwardCall(Module& module, Args args, Kwargs kwargs)
+      : module_(module), args_(std::move(args)), kwargs_(std::move(kwargs)) {}
 
   Value run(const ForwardFn& forward) {
-    for (const auto& e : hooks_now(global_.forward_pre, module_.hooks().forward_pre)) e->hook.call(module_, args_, kwargs_);
+    for (const auto& e : hooks_now(global_.forward_pre, module_.hooks().forward_pre))
+      e->hook.call(module_, args_, kwargs_);
     BackwardCall backward(module_, args_, kwargs_);
     result_ = forward(args_, kwargs_);
     for (const auto& e : hooks_now(global_.forward, module_.hooks().forward)) {
@@ -27,7 +29,8 @@ class ForwardCall {
     return std::move(result_);
   }
 
-  /// After a failure: hooks that run always and have not run yet. The failure stays the caller's news, so theirs are warnings.
+  /// After a failure: hooks that run always and have not run yet. The failure stays the caller's
+  /// news, so theirs are warnings.
   void run_always_called() {
     for (const auto& e : hooks_now(global_.forward, module_.hooks().forward)) {
       if (!e->hook.always_call || !called_.insert(e->id).second) continue;
@@ -43,7 +46,8 @@ class ForwardCall {
 
  private:
   void warn_about(const HookList<ForwardHook>::Entry& e, const char* what) const {
-    base::warn(str("the ", e.describe(grapnel::name(HookKind::forward)), " of ", module_.name(), " failed after another error had ended the call: ", what));
+    base::warn(str("the ", e.describe(grapnel::name(HookKind::forward)), " of ", module_.name(),
+                   " failed after another error had ended the call: ", what));
   }
 
   const ModuleHooks& global_ = global_module_hooks();
@@ -67,17 +71,19 @@ Value call_with_hooks(Module& module, Args args, Kwargs kwargs, const ForwardFn&
 }
 
 void wrong_argument_count(const Module& module, size_t got, size_t expected) {
-  fail("forward of ", module.name(), " takes ", expected, expected == 1 ? " argument" : " arguments", " but was given ", got,
+  fail("forward of ", module.name(), " takes ", expected,
+       expected == 1 ? " argument" : " arguments", " but was given ", got,
        ".\nIf a forward pre-hook changed them, let it return as many as there were.");
 }
 
 void check_no_kwargs(const Module& module, const Kwargs& kwargs) {
   if (kwargs.empty()) return;
-  fail("forward of ", module.name(), " takes no arguments by name but was given '", kwargs.begin()->first,
-       "'.\nLet it take a const nn::Kwargs& as last parameter.");
+  fail("forward of ", module.name(), " takes no arguments by name but was given '",
+       kwargs.begin()->first, "'.\nLet it take a const nn::Kwargs& as last parameter.");
 }
 
-KeepGenerator::KeepGenerator() : seed_(default_generator().state().seed), offset_(default_generator().state().offset) {}
+KeepGenerator::KeepGenerator()
+    : seed_(default_generator().state().seed), offset_(default_generator().state().offset) {}
 KeepGenerator::~KeepGenerator() { default_generator().set_state(GeneratorState{seed_, offset_}); }
 
 }  // namespace grapnel::nn::detail

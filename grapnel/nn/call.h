@@ -1,7 +1,9 @@
-/// Calling a module with its hooks: `net(x)` for a holder, `nn::call(module, x)` for any module. `module.forward(x)` runs no hooks.
+/// Calling a module with its hooks: `net(x)` for a holder, `nn::call(module, x)` for any module.
+/// `module.forward(x)` runs no hooks.
 ///
-/// Order of a call: global and own forward pre-hooks, forward, global and own forward hooks; around it the nodes of backward_call.h.
-/// Arguments and results become Values only if there are hooks; otherwise the call is forward itself.
+/// Order of a call: global and own forward pre-hooks, forward, global and own forward hooks; around
+/// it the nodes of backward_call.h. Arguments and results become Values only if there are hooks;
+/// otherwise the call is forward itself.
 #pragma once
 
 #include <concepts>
@@ -22,7 +24,8 @@ Value call_with_hooks(Module& module, Args args, Kwargs kwargs, const ForwardFn&
 [[noreturn]] void wrong_argument_count(const Module& module, size_t got, size_t expected);
 void check_no_kwargs(const Module& module, const Kwargs& kwargs);
 
-/// The parameters of a forward that is one plain function; others are called with the types at the call site.
+/// The parameters of a forward that is one plain function; others are called with the types at the
+/// call site.
 template <class F>
 struct Signature;
 template <class R, class M, class... P>
@@ -46,15 +49,21 @@ template <class Tuple>
 struct LastIsKwargs : std::false_type {};
 template <class... P>
   requires(sizeof...(P) > 0)
-struct LastIsKwargs<std::tuple<P...>> : std::bool_constant<is_kwargs<std::tuple_element_t<sizeof...(P) - 1, std::tuple<P...>>>> {};
+struct LastIsKwargs<std::tuple<P...>>
+    : std::bool_constant<is_kwargs<std::tuple_element_t<sizeof...(P) - 1, std::tuple<P...>>>> {};
 
-/// Calls forward with the first `sizeof...(i)` of Params taken from `args`, and with `kwargs` if it wants them.
+/// Calls forward with the first `sizeof...(i)` of Params taken from `args`, and with `kwargs` if it
+/// wants them.
 template <class Params, bool takes_kwargs, class M, size_t... i>
 Value forward_values(M& module, Args& args, Kwargs& kwargs, std::index_sequence<i...>) {
-  std::tuple<std::remove_cvref_t<std::tuple_element_t<i, Params>>...> values{args[i].template to<std::remove_cvref_t<std::tuple_element_t<i, Params>>>()...};
+  std::tuple<std::remove_cvref_t<std::tuple_element_t<i, Params>>...> values{
+      args[i].template to<std::remove_cvref_t<std::tuple_element_t<i, Params>>>()...};
   const auto run = [&]() -> decltype(auto) {
-    if constexpr (takes_kwargs) return module.forward(std::forward<std::tuple_element_t<i, Params>>(std::get<i>(values))..., kwargs);
-    else return module.forward(std::forward<std::tuple_element_t<i, Params>>(std::get<i>(values))...);
+    if constexpr (takes_kwargs)
+      return module.forward(std::forward<std::tuple_element_t<i, Params>>(std::get<i>(values))...,
+                            kwargs);
+    else
+      return module.forward(std::forward<std::tuple_element_t<i, Params>>(std::get<i>(values))...);
   };
   if constexpr (std::is_void_v<decltype(run())>) {
     run();
@@ -69,7 +78,8 @@ constexpr bool callable_with(std::index_sequence<i...>) {
   return requires(M& m) { m.forward(std::declval<std::tuple_element_t<i, Params>>()...); };
 }
 
-/// Calls a forward of known parameters with as many arguments as there are; missing ones take their defaults.
+/// Calls a forward of known parameters with as many arguments as there are; missing ones take their
+/// defaults.
 template <class M, size_t n>
 Value forward_any_count(M& module, Args& args, Kwargs& kwargs) {
   using Params = typename Signature<decltype(&M::forward)>::Params;
@@ -80,14 +90,16 @@ Value forward_any_count(M& module, Args& args, Kwargs& kwargs) {
   } else {
     if (args.size() != n) return forward_any_count<M, n + 1>(module, args, kwargs);
     if constexpr (!takes_kwargs) check_no_kwargs(module, kwargs);
-    if constexpr (n == most || (!takes_kwargs && callable_with<Params, M>(std::make_index_sequence<n>())))
-      return forward_values<Params, takes_kwargs>(module, args, kwargs, std::make_index_sequence<n>());
-    else
-      wrong_argument_count(module, args.size(), most);
+    if constexpr (n == most ||
+                  (!takes_kwargs && callable_with<Params, M>(std::make_index_sequence<n>())))
+      return forward_values<Params, takes_kwargs>(module, args, kwargs,
+                                                  std::make_index_sequence<n>());
+    else wrong_argument_count(module, args.size(), most);
   }
 }
 
-/// Calls forward with values, as if it had been called with arguments of the types A (without Kwargs).
+/// Calls forward with values, as if it had been called with arguments of the types A (without
+/// Kwargs).
 template <class M, class... A>
 Value forward_from_values(M& module, Args& args, Kwargs& kwargs, bool with_kwargs) {
   if constexpr (HasOneForward<M>) {
@@ -96,7 +108,8 @@ Value forward_from_values(M& module, Args& args, Kwargs& kwargs, bool with_kwarg
     using Params = std::tuple<std::decay_t<A>...>;
     if (args.size() != sizeof...(A)) wrong_argument_count(module, args.size(), sizeof...(A));
     if constexpr (requires { module.forward(std::declval<std::decay_t<A>>()..., kwargs); }) {
-      if (with_kwargs) return forward_values<Params, true>(module, args, kwargs, std::index_sequence_for<A...>());
+      if (with_kwargs)
+        return forward_values<Params, true>(module, args, kwargs, std::index_sequence_for<A...>());
     }
     if constexpr (requires { module.forward(std::declval<std::decay_t<A>>()...); }) {
       check_no_kwargs(module, kwargs);
@@ -111,8 +124,9 @@ R call_packed(M& module, Kwargs kwargs, bool with_kwargs, A&&... args) {
   Args packed;
   packed.reserve(sizeof...(A));
   (packed.emplace_back(std::forward<A>(args)), ...);
-  Value result = call_with_hooks(module, std::move(packed), std::move(kwargs),
-                                 [&](Args& a, Kwargs& k) { return forward_from_values<M, A...>(module, a, k, with_kwargs); });
+  Value result = call_with_hooks(
+      module, std::move(packed), std::move(kwargs),
+      [&](Args& a, Kwargs& k) { return forward_from_values<M, A...>(module, a, k, with_kwargs); });
   if constexpr (!std::is_void_v<R>) return result.template to<std::remove_cvref_t<R>>();
 }
 
@@ -123,7 +137,8 @@ R call_typed(M& module, A&&... args) {
   if constexpr (with_kwargs) {
     auto all = std::forward_as_tuple(std::forward<A>(args)...);
     return [&]<size_t... i>(std::index_sequence<i...>) -> R {
-      return call_packed<R>(module, Kwargs(std::get<n - 1>(all)), true, std::get<i>(std::move(all))...);
+      return call_packed<R>(module, Kwargs(std::get<n - 1>(all)), true,
+                            std::get<i>(std::move(all))...);
     }(std::make_index_sequence<n - 1>());
   } else {
     return call_packed<R>(module, Kwargs(), false, std::forward<A>(args)...);
@@ -134,13 +149,16 @@ R call_typed(M& module, A&&... args) {
 
 /// Calls the module: forward with hooks.
 template <std::derived_from<Module> M, class... A>
-auto call(M& module, A&&... args) -> std::decay_t<decltype(module.forward(std::forward<A>(args)...))> {
+auto call(M& module, A&&... args)
+    -> std::decay_t<decltype(module.forward(std::forward<A>(args)...))> {
   using R = std::decay_t<decltype(module.forward(std::forward<A>(args)...))>;
-  if (!module.has_call_hooks()) [[likely]] return module.forward(std::forward<A>(args)...);
+  if (!module.has_call_hooks()) [[likely]]
+    return module.forward(std::forward<A>(args)...);
   return detail::call_typed<R>(module, std::forward<A>(args)...);
 }
 template <std::derived_from<Module> M, class... A>
-auto call(const std::shared_ptr<M>& module, A&&... args) -> decltype(call(*module, std::forward<A>(args)...)) {
+auto call(const std::shared_ptr<M>& module, A&&... args)
+    -> decltype(call(*module, std::forward<A>(args)...)) {
   return call(*module, std::forward<A>(args)...);
 }
 

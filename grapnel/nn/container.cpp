@@ -2,7 +2,8 @@
 
 namespace grapnel::nn {
 
-// --- ModuleList ---------------------------------------------------------------------------------------------------------------
+// --- ModuleList
+// ---------------------------------------------------------------------------------------------------------------
 
 void ModuleListImpl::push_back(Pointer module) {
   modules_.push_back(register_module(std::to_string(modules_.size()), std::move(module)));
@@ -40,7 +41,8 @@ void ModuleListImpl::clone_(const Module& other) {
     modules_.push_back(children_.insert(std::to_string(modules_.size()), m->clone()));
 }
 
-// --- ModuleDict ---------------------------------------------------------------------------------------------------------------
+// --- ModuleDict
+// ---------------------------------------------------------------------------------------------------------------
 
 void ModuleDictImpl::update(const ModuleDictImpl& other) {
   for (const auto& item : other.children_) {

@@ -19,7 +19,8 @@ int64_t source_of(int64_t place, int64_t size, PaddingMode mode) {
 }
 
 /// `x` with `before` and `after` elements more along `dim`, taken from x itself.
-Tensor pad_from_itself(const Tensor& x, int64_t dim, int64_t before, int64_t after, PaddingMode mode) {
+Tensor pad_from_itself(const Tensor& x, int64_t dim, int64_t before, int64_t after,
+                       PaddingMode mode) {
   const int64_t size = x.size(dim), most = mode == PaddingMode::reflect    ? size - 1
                                            : mode == PaddingMode::circular ? size
                                                                            : before + after;
@@ -31,10 +32,12 @@ Tensor pad_from_itself(const Tensor& x, int64_t dim, int64_t before, int64_t aft
   return x.index_select(dim, index);
 }
 
-Tensor conv(const Tensor& x, const Tensor& w, const Tensor& b, const ConvOptions<1>& o, IntArrayRef padding) {
+Tensor conv(const Tensor& x, const Tensor& w, const Tensor& b, const ConvOptions<1>& o,
+            IntArrayRef padding) {
   return conv1d(x, w, b, o.stride(), padding, o.dilation(), o.groups());
 }
-Tensor conv(const Tensor& x, const Tensor& w, const Tensor& b, const ConvOptions<2>& o, IntArrayRef padding) {
+Tensor conv(const Tensor& x, const Tensor& w, const Tensor& b, const ConvOptions<2>& o,
+            IntArrayRef padding) {
   return conv2d(x, w, b, o.stride(), padding, o.dilation(), o.groups());
 }
 
@@ -47,8 +50,9 @@ ConvNdImpl<D, Derived>::ConvNdImpl(const ConvOptions<D>& options_) : options(opt
         options.out_channels(), ".");
   check(options.groups() > 0 && options.in_channels() % options.groups() == 0 &&
             options.out_channels() % options.groups() == 0,
-        "Conv", D, "d: groups must divide in_channels and out_channels, got groups ", options.groups(),
-        ", in_channels ", options.in_channels(), " and out_channels ", options.out_channels(), ".");
+        "Conv", D, "d: groups must divide in_channels and out_channels, got groups ",
+        options.groups(), ", in_channels ", options.in_channels(), " and out_channels ",
+        options.out_channels(), ".");
   for (size_t i = 0; i < D; ++i)
     check(!options.padding().is_same() || options.stride()[i] == 1, "Conv", D,
           "d: the padding `same` needs stride 1, got ", options.stride(), ".");
@@ -60,7 +64,8 @@ void ConvNdImpl<D, Derived>::reset() {
   Shape shape{options.out_channels(), options.in_channels() / options.groups()};
   for (const int64_t k : *options.kernel_size()) shape.push_back(k);
   weight = this->register_parameter("weight", empty(shape));
-  bias = this->register_parameter("bias", options.bias() ? empty({options.out_channels()}) : Tensor());
+  bias =
+      this->register_parameter("bias", options.bias() ? empty({options.out_channels()}) : Tensor());
   reset_parameters();
 }
 
@@ -68,14 +73,16 @@ template <size_t D, class Derived>
 void ConvNdImpl<D, Derived>::reset_parameters() {
   init::kaiming_uniform_(weight, std::sqrt(5.0));
   if (!bias.defined()) return;
-  const double bound = 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, init::fans_of(weight).in)));
+  const double bound =
+      1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, init::fans_of(weight).in)));
   init::uniform_(bias, -bound, bound);
 }
 
 template <size_t D, class Derived>
 void ConvNdImpl<D, Derived>::pretty_print(std::ostream& stream) const {
-  stream << "grapnel::nn::Conv" << D << "d(" << options.in_channels() << ", " << options.out_channels()
-         << ", kernel_size=" << options.kernel_size() << ", stride=" << options.stride();
+  stream << "grapnel::nn::Conv" << D << "d(" << options.in_channels() << ", "
+         << options.out_channels() << ", kernel_size=" << options.kernel_size()
+         << ", stride=" << options.stride();
   if (options.padding().is_same()) stream << ", padding=same";
   else if (std::ranges::any_of(*options.padding().sizes(), [](int64_t n) { return n != 0; }))
     stream << ", padding=" << options.padding().sizes();
@@ -99,10 +106,12 @@ Tensor ConvNdImpl<D, Derived>::forward(const Tensor& input) {
   if (options.padding_mode() != PaddingMode::zeros) {
     for (size_t i = 0; i < D; ++i)
       if (before[i] + after[i] > 0)
-        x = pad_from_itself(x, static_cast<int64_t>(i) + 2, before[i], after[i], options.padding_mode());
+        x = pad_from_itself(x, static_cast<int64_t>(i) + 2, before[i], after[i],
+                            options.padding_mode());
     return conv(x, weight, bias, options, std::array<int64_t, D>{});
   }
-  // The op pads both sides alike. With one element too many in front (and stride 1), the first result is one too many.
+  // The op pads both sides alike. With one element too many in front (and stride 1), the first
+  // result is one too many.
   Tensor y = conv(x, weight, bias, options, after);
   for (size_t i = 0; i < D; ++i)
     if (after[i] > before[i]) y = y.slice(static_cast<int64_t>(i) + 2, after[i] - before[i]);

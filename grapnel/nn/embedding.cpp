@@ -13,8 +13,8 @@ EmbeddingImpl::EmbeddingImpl(const EmbeddingOptions& options_) : options(options
         "Embedding: num_embeddings and embedding_dim must be positive, got ", n, " and ",
         options.embedding_dim(), ".");
   if (auto& padding = options.padding_idx()) {
-    check(*padding >= -n && *padding < n, "Embedding: padding_idx must be in [", -n, ", ", n, "), got ",
-          *padding, ".");
+    check(*padding >= -n && *padding < n, "Embedding: padding_idx must be in [", -n, ", ", n,
+          "), got ", *padding, ".");
     if (*padding < 0) *padding += n;
   }
   EmbeddingImpl::reset();
@@ -49,7 +49,8 @@ Tensor EmbeddingImpl::forward(const Tensor& indices) {
 
 Embedding Embedding::from_pretrained(const Tensor& embeddings,
                                      const EmbeddingFromPretrainedOptions& options) {
-  check(embeddings.dim() == 2, "Embedding: the table must be [num_embeddings, embedding_dim], got shape ",
+  check(embeddings.dim() == 2,
+        "Embedding: the table must be [num_embeddings, embedding_dim], got shape ",
         embeddings.shape(), ".");
   Embedding out(EmbeddingOptions(embeddings.size(0), embeddings.size(1))
                     .padding_idx(options.padding_idx())

@@ -22,7 +22,8 @@ class ExpandingArray {
       values_.fill(each[0]);
       return;
     }
-    check(each.size() == D, "expected 1 or ", D, " numbers, one per dimension, got ", each.size(), ".");
+    check(each.size() == D, "expected 1 or ", D, " numbers, one per dimension, got ", each.size(),
+          ".");
     for (size_t i = 0; i < D; ++i) values_[i] = each[i];
   }
   T operator[](size_t i) const { return values_[i]; }

@@ -9,15 +9,17 @@
 
 namespace grapnel::nn::functional {
 
-// --- norms ----------------------------------------------------------------------------------------------------------------------
+// --- norms
+// ----------------------------------------------------------------------------------------------------------------------
 
-Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
+Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, const Tensor& bias,
+                  double eps) {
   check(x.dim() >= 2 && num_groups > 0 && x.size(1) % num_groups == 0,
         "group_norm: x must be [batch, channels, ...] with channels a multiple of ", num_groups,
         " groups, got shape ", x.shape(), ".");
   const int64_t per_group = x.numel() / std::max<int64_t>(1, x.size(0) * num_groups);
-  Tensor y =
-      layer_norm(x.reshape({x.size(0) * num_groups, per_group}), {per_group}, {}, {}, eps).view(x.shape());
+  Tensor y = layer_norm(x.reshape({x.size(0) * num_groups, per_group}), {per_group}, {}, {}, eps)
+                 .view(x.shape());
   Shape column = Shape::filled(static_cast<int>(x.dim()) - 1, 1);
   column[0] = x.size(1);
   if (weight.defined()) y = y * weight.view(column);
@@ -35,9 +37,10 @@ double spacing_at_one(DType dtype) {
 Tensor rms_norm(const Tensor& x, IntArrayRef normalized_shape, const Tensor& weight,
                 std::optional<double> eps) {
   const auto n = static_cast<int64_t>(normalized_shape.size());
-  check(
-      n >= 1 && n <= x.dim() && IntArrayRef(x.shape().end() - n, static_cast<size_t>(n)) == normalized_shape,
-      "rms_norm: the last dimensions of x must be ", normalized_shape, ", but x is ", x.shape(), ".");
+  check(n >= 1 && n <= x.dim() &&
+            IntArrayRef(x.shape().end() - n, static_cast<size_t>(n)) == normalized_shape,
+        "rms_norm: the last dimensions of x must be ", normalized_shape, ", but x is ", x.shape(),
+        ".");
   Shape dims;
   for (int64_t i = -n; i < 0; ++i) dims.push_back(i);
   // Squares of narrow types overflow and lose digits, so the statistics are taken in f32.
@@ -48,18 +51,19 @@ Tensor rms_norm(const Tensor& x, IntArrayRef normalized_shape, const Tensor& wei
   return y.dtype() == x.dtype() ? y : y.to(x.dtype());
 }
 
-// --- pooling --------------------------------------------------------------------------------------------------------------------
+// --- pooling
+// --------------------------------------------------------------------------------------------------------------------
 
-Tensor max_pool1d(const Tensor& x, int64_t kernel_size, std::optional<int64_t> stride, int64_t padding,
-                  int64_t dilation, bool ceil_mode) {
-  return max_pool2d(x.unsqueeze(-2), {1, kernel_size}, {1, stride.value_or(kernel_size)}, {0, padding},
-                    {1, dilation}, ceil_mode)
+Tensor max_pool1d(const Tensor& x, int64_t kernel_size, std::optional<int64_t> stride,
+                  int64_t padding, int64_t dilation, bool ceil_mode) {
+  return max_pool2d(x.unsqueeze(-2), {1, kernel_size}, {1, stride.value_or(kernel_size)},
+                    {0, padding}, {1, dilation}, ceil_mode)
       .squeeze(-2);
 }
-Tensor avg_pool1d(const Tensor& x, int64_t kernel_size, std::optional<int64_t> stride, int64_t padding,
-                  bool ceil_mode, bool count_include_pad) {
-  return avg_pool2d(x.unsqueeze(-2), {1, kernel_size}, {1, stride.value_or(kernel_size)}, {0, padding},
-                    ceil_mode, count_include_pad)
+Tensor avg_pool1d(const Tensor& x, int64_t kernel_size, std::optional<int64_t> stride,
+                  int64_t padding, bool ceil_mode, bool count_include_pad) {
+  return avg_pool2d(x.unsqueeze(-2), {1, kernel_size}, {1, stride.value_or(kernel_size)},
+                    {0, padding}, ceil_mode, count_include_pad)
       .squeeze(-2);
 }
 
@@ -70,10 +74,12 @@ Tensor adaptive_pool(const char* name, Tensor x, IntArrayRef output_size, Pool p
   const auto n = static_cast<int64_t>(output_size.size());
   check(x.dim() > n, name, ": x needs at least ", n + 1, " dimensions, got shape ", x.shape(), ".");
   for (int64_t d = 0; d < n; ++d) {
-    const int64_t dim = x.dim() - n + d, size = x.size(dim), count = output_size[static_cast<size_t>(d)];
+    const int64_t dim = x.dim() - n + d, size = x.size(dim),
+                  count = output_size[static_cast<size_t>(d)];
     if (count == -1 || count == size) continue;
-    check(count > 0 && size > 0, name, ": output sizes must be positive (or -1) and x not empty, got ",
-          output_size, " and ", x.shape(), ".");
+    check(count > 0 && size > 0, name,
+          ": output sizes must be positive (or -1) and x not empty, got ", output_size, " and ",
+          x.shape(), ".");
     if (size % count == 0) {
       x = pool(x.unflatten(dim, {count, size / count}), dim + 1);
       continue;
@@ -99,25 +105,30 @@ Tensor adaptive_max_pool(const Tensor& x, IntArrayRef output_size) {
                        [](const Tensor& t, int64_t dim) { return std::get<0>(t.max(dim)); });
 }
 
-// --- embedding --------------------------------------------------------------------------------------------------------------------
+// --- embedding
+// --------------------------------------------------------------------------------------------------------------------
 
 Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, double norm_type) {
-  check(weight.dim() == 2, "embedding_renorm_: weight must be [rows, features], got shape ", weight.shape(),
-        ".");
+  check(weight.dim() == 2, "embedding_renorm_: weight must be [rows, features], got shape ",
+        weight.shape(), ".");
   NoGradGuard no_grad;
   const Tensor chosen = indices.reshape({-1}), rows = weight.index_select(0, chosen),
                norms = rows.norm(norm_type, {1}, /*keepdim=*/true);
-  // The small number is LibTorch's. A row that is named twice is written twice, with the same values.
-  return weight.index_put_({chosen}, rows * where(norms > max_norm, max_norm / (norms + 1e-7), 1.0));
+  // The small number is LibTorch's. A row that is named twice is written twice, with the same
+  // values.
+  return weight.index_put_({chosen},
+                           rows * where(norms > max_norm, max_norm / (norms + 1e-7), 1.0));
 }
 
-// --- losses -----------------------------------------------------------------------------------------------------------------------
+// --- losses
+// -----------------------------------------------------------------------------------------------------------------------
 
 Tensor reduced(const Tensor& loss, Reduce reduction) {
   return reduction == Reduce::mean ? loss.mean() : reduction == Reduce::sum ? loss.sum() : loss;
 }
 
-Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, Reduce reduction) {
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
+                            Reduce reduction) {
   Tensor loss = -(target * x.log().clamp_min(-100) + (1 - target) * (1 - x).log().clamp_min(-100));
   if (weight.defined()) loss = loss * weight;
   return reduced(loss, reduction);
@@ -138,13 +149,15 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduce reduction, d
 
 Tensor kl_div(const Tensor& x, const Tensor& target, KLReduce reduction, bool log_target) {
   // 0 * log(0) counts as 0: an outcome that never happens costs nothing.
-  const Tensor loss = log_target ? target.exp() * (target - x)
-                                 : where(target > 0, target * (target.clamp_min(1e-300).log() - x), 0.0);
+  const Tensor loss = log_target
+                          ? target.exp() * (target - x)
+                          : where(target > 0, target * (target.clamp_min(1e-300).log() - x), 0.0);
   switch (reduction) {
     case KLReduce::none: return loss;
     case KLReduce::mean: return loss.mean();
     case KLReduce::sum: return loss.sum();
-    case KLReduce::batch_mean: return loss.sum() / static_cast<double>(std::max<int64_t>(1, x.size(0)));
+    case KLReduce::batch_mean:
+      return loss.sum() / static_cast<double>(std::max<int64_t>(1, x.size(0)));
   }
   __builtin_unreachable();
 }

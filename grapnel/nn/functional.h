@@ -1,4 +1,5 @@
-/// Functions behind layers that are made of several ops. What is one op (conv2d, layer_norm, cross_entropy) is in ops/functions.h.
+/// Functions behind layers that are made of several ops. What is one op (conv2d, layer_norm,
+/// cross_entropy) is in ops/functions.h.
 #pragma once
 
 #include <optional>
@@ -7,8 +8,8 @@
 
 namespace grapnel::nn::functional {
 
-Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = {}, const Tensor& bias = {},
-                  double eps = 1e-5);
+Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = {},
+                  const Tensor& bias = {}, double eps = 1e-5);
 /// Without eps, the spacing of x's type at 1.
 Tensor rms_norm(const Tensor& x, IntArrayRef normalized_shape, const Tensor& weight = {},
                 std::optional<double> eps = {});
@@ -22,9 +23,11 @@ Tensor avg_pool1d(const Tensor& x, int64_t kernel_size, std::optional<int64_t> s
 Tensor adaptive_avg_pool(const Tensor& x, IntArrayRef output_size);
 Tensor adaptive_max_pool(const Tensor& x, IntArrayRef output_size);
 
-/// Rows of `weight` [n, features] that `indices` names and whose norm is above max_norm are scaled down to it, in place and unrecorded.
-/// Rows are told apart without looking at values, so it compiles.
-Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, double norm_type = 2);
+/// Rows of `weight` [n, features] that `indices` names and whose norm is above max_norm are scaled
+/// down to it, in place and unrecorded. Rows are told apart without looking at values, so it
+/// compiles.
+Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm,
+                         double norm_type = 2);
 
 /// What a loss per element becomes.
 Tensor reduced(const Tensor& loss, Reduce reduction);
@@ -35,8 +38,10 @@ Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor&
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduce reduction = Reduce::mean,
                       double beta = 1);
 /// Square within `delta` of the target, straight beyond.
-Tensor huber_loss(const Tensor& x, const Tensor& target, Reduce reduction = Reduce::mean, double delta = 1);
-/// target * (log(target) - x), with x the logarithm of a probability. `batch_mean` divides the sum by the first size.
+Tensor huber_loss(const Tensor& x, const Tensor& target, Reduce reduction = Reduce::mean,
+                  double delta = 1);
+/// target * (log(target) - x), with x the logarithm of a probability. `batch_mean` divides the sum
+/// by the first size.
 enum class KLReduce : uint8_t { none, mean, sum, batch_mean };
 constexpr KLReduce kl_reduce(Reduce reduction) { return static_cast<KLReduce>(reduction); }
 Tensor kl_div(const Tensor& x, const Tensor& target, KLReduce reduction = KLReduce::mean,

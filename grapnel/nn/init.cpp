@@ -10,13 +10,16 @@
 namespace grapnel::nn::init {
 
 Fans fans_of(const Tensor& weight) {
-  check(weight.dim() >= 2, "init: fan-in and fan-out need a weight of at least 2 dimensions, got shape ",
+  check(weight.dim() >= 2,
+        "init: fan-in and fan-out need a weight of at least 2 dimensions, got shape ",
         weight.shape(), ".");
-  const int64_t field = weight.numel() == 0 ? 0 : weight.numel() / (weight.size(0) * weight.size(1));
+  const int64_t field =
+      weight.numel() == 0 ? 0 : weight.numel() / (weight.size(0) * weight.size(1));
   return {weight.size(1) * field, weight.size(0) * field};
 }
 
-// --- simple fills -----------------------------------------------------------------------------------------------------------
+// --- simple fills
+// -----------------------------------------------------------------------------------------------------------
 
 Tensor uniform_(Tensor tensor, double low, double high) {
   NoGradGuard no_grad;
@@ -34,9 +37,10 @@ Tensor ones_(Tensor tensor) { return constant_(std::move(tensor), 1); }
 Tensor zeros_(Tensor tensor) { return constant_(std::move(tensor), 0); }
 
 Tensor trunc_normal_(Tensor tensor, double mean, double std, double low, double high) {
-  check(low < high && std >= 0, "trunc_normal_: low must be below high and std not negative, got ", low, ", ",
-        high, " and ", std, ".");
-  // Drawing again is quick unless hardly anything falls inside; then a uniform draw is close enough to what remains.
+  check(low < high && std >= 0, "trunc_normal_: low must be below high and std not negative, got ",
+        low, ", ", high, " and ", std, ".");
+  // Drawing again is quick unless hardly anything falls inside; then a uniform draw is close enough
+  // to what remains.
   const double reach = std::max({low - mean, mean - high, 0.0});
   if (std == 0 || reach > 4 * std) return uniform_(std::move(tensor), low, high);
   NoGradGuard no_grad;
@@ -58,8 +62,8 @@ Tensor eye_(Tensor matrix) {
 
 Tensor dirac_(Tensor tensor) {
   check(tensor.dim() >= 3 && tensor.dim() <= 5,
-        "dirac_: a weight [out, in, kernel...] of 3 to 5 dimensions is needed, got shape ", tensor.shape(),
-        ".");
+        "dirac_: a weight [out, in, kernel...] of 3 to 5 dimensions is needed, got shape ",
+        tensor.shape(), ".");
   NoGradGuard no_grad;
   tensor.zero_();
   Tensor middle = tensor;
@@ -69,11 +73,14 @@ Tensor dirac_(Tensor tensor) {
 }
 
 Tensor orthogonal_(Tensor tensor, double gain) {
-  check(tensor.dim() >= 2, "orthogonal_: at least 2 dimensions are needed, got shape ", tensor.shape(), ".");
+  check(tensor.dim() >= 2, "orthogonal_: at least 2 dimensions are needed, got shape ",
+        tensor.shape(), ".");
   if (tensor.numel() == 0) return tensor;
   NoGradGuard no_grad;
-  const int64_t rows = tensor.size(0), columns = tensor.numel() / rows, short_side = std::min(rows, columns);
-  // Rows of `basis` are made orthogonal one after the other (Gram-Schmidt, twice for full accuracy), in f64.
+  const int64_t rows = tensor.size(0), columns = tensor.numel() / rows,
+                short_side = std::min(rows, columns);
+  // Rows of `basis` are made orthogonal one after the other (Gram-Schmidt, twice for full
+  // accuracy), in f64.
   const Tensor basis = randn({short_side, std::max(rows, columns)}, kFloat64);
   for (int64_t i = 0; i < short_side; ++i) {
     const Tensor row = basis[i];
@@ -89,10 +96,12 @@ Tensor orthogonal_(Tensor tensor, double gain) {
 
 Tensor sparse_(Tensor tensor, double sparsity, double std) {
   check(tensor.dim() == 2, "sparse_: a matrix is needed, got shape ", tensor.shape(), ".");
-  check(sparsity >= 0 && sparsity <= 1, "sparse_: sparsity must be between 0 and 1, got ", sparsity, ".");
+  check(sparsity >= 0 && sparsity <= 1, "sparse_: sparsity must be between 0 and 1, got ", sparsity,
+        ".");
   NoGradGuard no_grad;
   tensor.normal_(0, std);
-  const auto zeros = static_cast<int64_t>(std::ceil(sparsity * static_cast<double>(tensor.size(0))));
+  const auto zeros =
+      static_cast<int64_t>(std::ceil(sparsity * static_cast<double>(tensor.size(0))));
   for (int64_t column = 0; column < tensor.size(1); ++column)
     for (const Tensor chosen = randperm(tensor.size(0)).narrow(0, 0, zeros);
          const Tensor& row : chosen.unbind())
@@ -100,7 +109,8 @@ Tensor sparse_(Tensor tensor, double sparsity, double std) {
   return tensor;
 }
 
-// --- by variance --------------------------------------------------------------------------------------------------------------
+// --- by variance
+// --------------------------------------------------------------------------------------------------------------
 
 double calculate_gain(Nonlinearity f, double a) {
   switch (f) {
@@ -121,7 +131,8 @@ double kaiming_std(const Tensor& t, double a, FanMode mode, Nonlinearity f) {
 }
 double xavier_std(const Tensor& t, double gain) {
   const Fans fans = fans_of(t);
-  return fans.in + fans.out == 0 ? 0 : gain * std::sqrt(2.0 / static_cast<double>(fans.in + fans.out));
+  return fans.in + fans.out == 0 ? 0
+                                 : gain * std::sqrt(2.0 / static_cast<double>(fans.in + fans.out));
 }
 }  // namespace
 

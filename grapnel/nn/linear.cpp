@@ -9,7 +9,8 @@
 namespace grapnel::nn {
 
 LinearImpl::LinearImpl(const LinearOptions& options_) : options(options_) {
-  check(options.in_features() > 0 && options.out_features() > 0, "Linear: in_features and out_features must be positive, got ", options.in_features(),
+  check(options.in_features() > 0 && options.out_features() > 0,
+        "Linear: in_features and out_features must be positive, got ", options.in_features(),
         " and ", options.out_features(), ".");
   LinearImpl::reset();
 }
@@ -28,7 +29,8 @@ void LinearImpl::reset_parameters() {
 }
 
 void LinearImpl::pretty_print(std::ostream& stream) const {
-  stream << "grapnel::nn::Linear(in_features=" << options.in_features() << ", out_features=" << options.out_features()
+  stream << "grapnel::nn::Linear(in_features=" << options.in_features()
+         << ", out_features=" << options.out_features()
          << ", bias=" << (options.bias() ? "true" : "false") << ')';
 }
 
@@ -36,7 +38,8 @@ Tensor LinearImpl::forward(const Tensor& input) { return linear(input, weight, b
 
 void IdentityImpl::pretty_print(std::ostream& stream) const { stream << "grapnel::nn::Identity()"; }
 void FlattenImpl::pretty_print(std::ostream& stream) const {
-  stream << "grapnel::nn::Flatten(start_dim=" << options.start_dim() << ", end_dim=" << options.end_dim() << ')';
+  stream << "grapnel::nn::Flatten(start_dim=" << options.start_dim()
+         << ", end_dim=" << options.end_dim() << ')';
 }
 
 }  // namespace grapnel::nn

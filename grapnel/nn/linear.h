@@ -7,7 +7,8 @@
 namespace grapnel::nn {
 
 struct LinearOptions {
-  LinearOptions(int64_t in_features, int64_t out_features) : in_features_(in_features), out_features_(out_features) {}
+  LinearOptions(int64_t in_features, int64_t out_features)
+      : in_features_(in_features), out_features_(out_features) {}
   GRAPNEL_ARG(int64_t, in_features);
   GRAPNEL_ARG(int64_t, out_features);
   GRAPNEL_ARG(bool, bias) = true;
@@ -16,7 +17,8 @@ struct LinearOptions {
 /// x @ weight^T + bias, with weight [out_features, in_features].
 class LinearImpl : public Cloneable<LinearImpl> {
  public:
-  LinearImpl(int64_t in_features, int64_t out_features) : LinearImpl(LinearOptions(in_features, out_features)) {}
+  LinearImpl(int64_t in_features, int64_t out_features)
+      : LinearImpl(LinearOptions(in_features, out_features)) {}
   explicit LinearImpl(const LinearOptions& options_);
 
   void reset() override;
@@ -49,7 +51,9 @@ class FlattenImpl : public Cloneable<FlattenImpl> {
   explicit FlattenImpl(const FlattenOptions& options_ = {}) : options(options_) {}
   void reset() override {}
   void pretty_print(std::ostream& stream) const override;
-  Tensor forward(const Tensor& input) { return input.flatten(options.start_dim(), options.end_dim()); }
+  Tensor forward(const Tensor& input) {
+    return input.flatten(options.start_dim(), options.end_dim());
+  }
 
   FlattenOptions options;
 };

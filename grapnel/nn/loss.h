@@ -47,23 +47,29 @@ struct HuberLossOptions {
   GRAPNEL_ARG(double, delta) = 1;
 };
 struct KLDivLossOptions {
-  KLDivLossOptions(functional::KLReduce reduction = functional::KLReduce::mean) : reduction_(reduction) {}
+  KLDivLossOptions(functional::KLReduce reduction = functional::KLReduce::mean)
+      : reduction_(reduction) {}
   KLDivLossOptions(Reduce reduction) : KLDivLossOptions(functional::kl_reduce(reduction)) {}
   KLDivLossOptions& reduction(Reduce value) { return reduction(functional::kl_reduce(value)); }
   GRAPNEL_ARG(functional::KLReduce, reduction);
   GRAPNEL_ARG(bool, log_target) = false;
 };
 
-// All have the same face: options in, (input, target) to a loss. Weights of classes are buffers, so that they move with the model.
-#define GRAPNEL_LOSS(Name)                                                                               \
-  class Name##Impl : public Cloneable<Name##Impl> {                                                      \
-   public:                                                                                               \
-    explicit Name##Impl(const Name##Options& options_ = {}) : options(options_) { Name##Impl::reset(); } \
-    void reset() override;                                                                               \
-    void pretty_print(std::ostream& stream) const override { stream << "grapnel::nn::" #Name "()"; }     \
-    Tensor forward(const Tensor& input, const Tensor& target);                                           \
-    Name##Options options;                                                                               \
-  };                                                                                                     \
+// All have the same face: options in, (input, target) to a loss. Weights of classes are buffers, so
+// that they move with the model.
+#define GRAPNEL_LOSS(Name)                                                        \
+  class Name##Impl : public Cloneable<Name##Impl> {                               \
+   public:                                                                        \
+    explicit Name##Impl(const Name##Options& options_ = {}) : options(options_) { \
+      Name##Impl::reset();                                                        \
+    }                                                                             \
+    void reset() override;                                                        \
+    void pretty_print(std::ostream& stream) const override {                      \
+      stream << "grapnel::nn::" #Name "()";                                       \
+    }                                                                             \
+    Tensor forward(const Tensor& input, const Tensor& target);                    \
+    Name##Options options;                                                        \
+  };                                                                              \
   GRAPNEL_MODULE(Name)
 GRAPNEL_LOSS(MSELoss);
 GRAPNEL_LOSS(L1Loss);

@@ -13,21 +13,24 @@ namespace {
 
 std::string demangled(const std::type_info& type) {
   int status = 0;
-  std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
+  std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
   return status == 0 ? text.get() : type.name();
 }
 
 void check_name(const std::string& name, const char* what) {
   check(!name.empty(), what, ": the name is empty.");
-  check(name.find('.') == std::string::npos, what, ": '", name, "' contains a dot; dots separate the names of nested modules.");
+  check(name.find('.') == std::string::npos, what, ": '", name,
+        "' contains a dot; dots separate the names of nested modules.");
 }
 
 template <class T>
-T through_hooks(const HookList<std::function<T(Module&, const std::string&, const T&)>>& hooks, Module& module, const std::string& name, T value,
-                bool (*given)(const T&)) {
+T through_hooks(const HookList<std::function<T(Module&, const std::string&, const T&)>>& hooks,
+                Module& module, const std::string& name, T value, bool (*given)(const T&)) {
   if (const auto entries = hooks.snapshot())
     for (const auto& entry : *entries)
-      if (T replacement = entry->hook(module, name, value); given(replacement)) value = std::move(replacement);
+      if (T replacement = entry->hook(module, name, value); given(replacement))
+        value = std::move(replacement);
   return value;
 }
 bool is_given(const Tensor& t) { return t.defined(); }
@@ -38,8 +41,14 @@ bool is_given(const std::shared_ptr<Module>& m) { return m != nullptr; }
 Module::Module() = default;
 Module::~Module() = default;
 Module::Module(const Module& other)
-    : std::enable_shared_from_this<Module>(), parameters_(other.parameters_), buffers_(other.buffers_), children_(other.children_),
-      name_(other.name_), training_(other.training_), transient_buffers_(other.transient_buffers_), hooks_(other.hooks_) {}
+    : std::enable_shared_from_this<Module>(),
+      parameters_(other.parameters_),
+      buffers_(other.buffers_),
+      children_(other.children_),
+      name_(other.name_),
+      training_(other.training_),
+      transient_buffers_(other.transient_buffers_),
+      hooks_(other.hooks_) {}
 Module& Module::operator=(const Module& other) {
   parameters_ = other.parameters_;
   buffers_ = other.buffers_;
@@ -64,7 +73,8 @@ std::weak_ptr<const void> Module::lifetime() const {
 }
 
 std::shared_ptr<Module> Module::clone() const {
-  fail("clone: ", name(), " does not say how to copy itself.\nDerive it from nn::Cloneable<", name(), "> and build its members in reset().");
+  fail("clone: ", name(), " does not say how to copy itself.\nDerive it from nn::Cloneable<",
+       name(), "> and build its members in reset().");
 }
 
 void Module::clone_(const Module& other) {
@@ -73,8 +83,8 @@ void Module::clone_(const Module& other) {
   NoGradGuard no_grad;
   const auto take = [&](NamedTensors& mine, const NamedTensors& theirs, const char* what) {
     if (mine.size() != theirs.size()) [[unlikely]]
-      fail("clone: reset() of ", name(), " registers ", mine.size(), " ", what, "s, but the original has ",
-           theirs.size(), ".\nRegister all of them in reset().");
+      fail("clone: reset() of ", name(), " registers ", mine.size(), " ", what,
+           "s, but the original has ", theirs.size(), ".\nRegister all of them in reset().");
     for (const auto& item : theirs) {
       Tensor* tensor = mine.find(item.key());
       if (tensor == nullptr) [[unlikely]]
@@ -88,7 +98,8 @@ void Module::clone_(const Module& other) {
   take(buffers_, other.buffers_, "buffer");
   if (children_.size() != other.children_.size()) [[unlikely]]
     fail("clone: reset() of ", name(), " registers ", children_.size(),
-         " submodules, but the original has ", other.children_.size(), ".\nRegister all of them in reset().");
+         " submodules, but the original has ", other.children_.size(),
+         ".\nRegister all of them in reset().");
   for (const auto& item : other.children_) {
     auto* child = children_.find(item.key());
     if (child == nullptr) [[unlikely]]
@@ -97,22 +108,26 @@ void Module::clone_(const Module& other) {
   }
 }
 
-// --- What is inside ---------------------------------------------------------------------------------------------------------
+// --- What is inside
+// ---------------------------------------------------------------------------------------------------------
 
 template <class Fn>
 void Module::walk(const std::string& prefix, Fn&& fn) {
   fn(prefix, *this);
-  for (auto& item : children_) item.value()->walk(prefix.empty() ? item.key() : prefix + "." + item.key(), fn);
+  for (auto& item : children_)
+    item.value()->walk(prefix.empty() ? item.key() : prefix + "." + item.key(), fn);
 }
 
 namespace {
-Module::NamedTensors collect(Module& root, bool recurse, const char* what, auto&& tensors_of, auto&& walk) {
+Module::NamedTensors collect(Module& root, bool recurse, const char* what, auto&& tensors_of,
+                             auto&& walk) {
   Module::NamedTensors out(what);
   std::unordered_set<const TensorImpl*> seen;
   walk([&](const std::string& path, Module& module) {
     if (!recurse && &module != &root) return;
     for (const auto& item : tensors_of(module))
-      if (item->defined() && seen.insert(item->impl_ptr()).second) out.insert(path.empty() ? item.key() : path + "." + item.key(), *item);
+      if (item->defined() && seen.insert(item->impl_ptr()).second)
+        out.insert(path.empty() ? item.key() : path + "." + item.key(), *item);
   });
   return out;
 }
@@ -121,39 +136,51 @@ Module::NamedTensors collect(Module& root, bool recurse, const char* what, auto&
 Module::NamedTensors Module::named_parameters(bool recurse) const {
   Module& self = const_cast<Module&>(*this);
   return collect(
-      self, recurse, "Parameter", [](Module& m) -> NamedTensors& { return m.parameters_; }, [&](auto&& fn) { self.walk("", fn); });
+      self, recurse, "Parameter", [](Module& m) -> NamedTensors& { return m.parameters_; },
+      [&](auto&& fn) { self.walk("", fn); });
 }
 Module::NamedTensors Module::named_buffers(bool recurse) const {
   Module& self = const_cast<Module&>(*this);
   return collect(
-      self, recurse, "Buffer", [](Module& m) -> NamedTensors& { return m.buffers_; }, [&](auto&& fn) { self.walk("", fn); });
+      self, recurse, "Buffer", [](Module& m) -> NamedTensors& { return m.buffers_; },
+      [&](auto&& fn) { self.walk("", fn); });
 }
-std::vector<Tensor> Module::parameters(bool recurse) const { return named_parameters(recurse).values(); }
+std::vector<Tensor> Module::parameters(bool recurse) const {
+  return named_parameters(recurse).values();
+}
 std::vector<Tensor> Module::buffers(bool recurse) const { return named_buffers(recurse).values(); }
 
-Module::NamedModules Module::named_modules(const std::string& name_prefix, bool include_self) const {
+Module::NamedModules Module::named_modules(const std::string& name_prefix,
+                                           bool include_self) const {
   NamedModules out("Module");
   std::unordered_set<const Module*> seen;
   const_cast<Module*>(this)->walk(name_prefix, [&](const std::string& path, Module& module) {
     if ((&module == this && !include_self) || !seen.insert(&module).second) return;
     auto shared = module.weak_from_this().lock();
     if (shared == nullptr) [[unlikely]]
-      fail("modules: ", module.name(), " is not owned by a shared_ptr, so it cannot be listed.\n"
+      fail("modules: ", module.name(),
+           " is not owned by a shared_ptr, so it cannot be listed.\n"
            "Make it with std::make_shared, or pass include_self = false.");
     out.insert(path, std::move(shared));
   });
   return out;
 }
-std::vector<std::shared_ptr<Module>> Module::modules(bool include_self) const { return named_modules({}, include_self).values(); }
+std::vector<std::shared_ptr<Module>> Module::modules(bool include_self) const {
+  return named_modules({}, include_self).values();
+}
 std::vector<std::shared_ptr<Module>> Module::children() const { return children_.values(); }
 Module::NamedModules Module::named_children() const { return children_; }
 
 void Module::apply(const std::function<void(Module&)>& fn, const std::string& name_prefix) {
   walk(name_prefix, [&](const std::string&, Module& module) { fn(module); });
 }
-void Module::apply(const std::function<void(const std::string&, Module&)>& fn, const std::string& name_prefix) { walk(name_prefix, fn); }
+void Module::apply(const std::function<void(const std::string&, Module&)>& fn,
+                   const std::string& name_prefix) {
+  walk(name_prefix, fn);
+}
 
-// --- What it does -------------------------------------------------------------------------------------------------------------
+// --- What it does
+// -------------------------------------------------------------------------------------------------------------
 
 void Module::train(bool on) {
   for (auto& child : children_) child.value()->train(on);
@@ -174,7 +201,8 @@ void Module::convert(const std::function<Tensor(const Tensor&)>& fn) {
   });
 }
 void Module::to(DType dtype) {
-  check(is_floating(dtype), "to: parameters can only be converted to a floating-point type, not ", dtype, ".");
+  check(is_floating(dtype), "to: parameters can only be converted to a floating-point type, not ",
+        dtype, ".");
   convert([=](const Tensor& t) { return t.is_floating_point() ? t.to(dtype) : t; });
 }
 void Module::to(Device device) {
@@ -206,7 +234,8 @@ std::ostream& operator<<(std::ostream& stream, const Module& module) {
   return stream;
 }
 
-// --- Building -------------------------------------------------------------------------------------------------------------------
+// --- Building
+// -------------------------------------------------------------------------------------------------------------------
 
 RegistrationHooks& registration_hooks() {
   static RegistrationHooks hooks;
@@ -216,9 +245,12 @@ RegistrationHooks& registration_hooks() {
 Tensor& Module::register_parameter(std::string name, Tensor tensor, bool requires_grad) {
   check_name(name, "register_parameter");
   if (tensor.defined()) {
-    check(tensor.is_leaf(), "register_parameter: '", name, "' is the result of an operation; a parameter has to be a leaf.\nPass tensor.detach().");
-    check(!requires_grad || tensor.is_floating_point(), "register_parameter: '", name, "' is ", tensor.dtype(),
-          "; only floating-point tensors can require gradients.\nPass requires_grad = false, or register a buffer.");
+    check(tensor.is_leaf(), "register_parameter: '", name,
+          "' is the result of an operation; a parameter has to be a leaf.\nPass tensor.detach().");
+    check(!requires_grad || tensor.is_floating_point(), "register_parameter: '", name, "' is ",
+          tensor.dtype(),
+          "; only floating-point tensors can require gradients.\nPass requires_grad = false, or "
+          "register a buffer.");
     tensor.set_requires_grad(requires_grad);
   }
   tensor = through_hooks(registration_hooks().parameter, *this, name, std::move(tensor), is_given);
@@ -232,7 +264,8 @@ Tensor& Module::register_buffer(std::string name, Tensor tensor, bool persistent
   return buffers_.insert(std::move(name), std::move(tensor));
 }
 
-std::shared_ptr<Module> Module::add_module(std::string name, std::shared_ptr<Module> module, bool replace) {
+std::shared_ptr<Module> Module::add_module(std::string name, std::shared_ptr<Module> module,
+                                           bool replace) {
   check_name(name, "register_module");
   check(module != nullptr, "register_module: the module '", name, "' is empty.");
   module = through_hooks(registration_hooks().module, *this, name, std::move(module), is_given);
@@ -245,7 +278,8 @@ void Module::unregister_module(const std::string& name) {
   children_.erase(name);
 }
 
-// --- Hooks ------------------------------------------------------------------------------------------------------------------------
+// --- Hooks
+// ------------------------------------------------------------------------------------------------------------------------
 
 ModuleHooks& global_module_hooks() {
   static ModuleHooks hooks;
@@ -263,7 +297,8 @@ std::vector<HookInfo> hooks_of(const Module& module) {
   std::vector<HookInfo> out;
   ModuleHooks::for_each_list(module.hooks(), [&](HookKind kind, const auto& list) {
     if (const auto entries = list.snapshot())
-      for (const auto& e : *entries) out.push_back({e->id, kind, 0, e->name, str(e->site.file_name(), ":", e->site.line())});
+      for (const auto& e : *entries)
+        out.push_back({e->id, kind, 0, e->name, str(e->site.file_name(), ":", e->site.line())});
   });
   return out;
 }

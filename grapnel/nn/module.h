@@ -9,7 +9,8 @@
 ///   Net net;
 ///   net(x);            // forward with hooks; net->forward(x) is forward alone
 ///
-/// A module without a holder is called as nn::call(module, x). Start reading at Module::register_module, and at call.h for calls.
+/// A module without a holder is called as nn::call(module, x). Start reading at
+/// Module::register_module, and at call.h for calls.
 #pragma once
 
 #include <functional>
@@ -18,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "grapnel/nn/module_hooks.h"
 #include "grapnel/base/ordered_dict.h"
+#include "grapnel/nn/module_hooks.h"
 #include "grapnel/nn/state_dict.h"
 
 namespace grapnel::nn {
@@ -41,12 +42,14 @@ class Module : public std::enable_shared_from_this<Module> {
 
   /// The name given, or the type's.
   const std::string& name() const;
-  /// Fresh tensors with equal values, and copies of the module's hooks; hooks of tensors are not copied. Only for modules that
-  /// derive from Cloneable.
+  /// Fresh tensors with equal values, and copies of the module's hooks; hooks of tensors are not
+  /// copied. Only for modules that derive from Cloneable.
   virtual std::shared_ptr<Module> clone() const;
 
-  // --- What is inside -----------------------------------------------------------------------------------------------------
-  /// Own ones first, then those of the submodules, in order of registration. A tensor that several modules share is listed once.
+  // --- What is inside
+  // -----------------------------------------------------------------------------------------------------
+  /// Own ones first, then those of the submodules, in order of registration. A tensor that several
+  /// modules share is listed once.
   std::vector<Tensor> parameters(bool recurse = true) const;
   NamedTensors named_parameters(bool recurse = true) const;
   std::vector<Tensor> buffers(bool recurse = true) const;
@@ -58,13 +61,16 @@ class Module : public std::enable_shared_from_this<Module> {
   NamedModules named_children() const;
   /// Calls `fn(module)` or `fn(path, module)` on this module and all below it.
   void apply(const std::function<void(Module&)>& fn, const std::string& name_prefix = {});
-  void apply(const std::function<void(const std::string&, Module&)>& fn, const std::string& name_prefix = {});
+  void apply(const std::function<void(const std::string&, Module&)>& fn,
+             const std::string& name_prefix = {});
 
-  // --- What it does ---------------------------------------------------------------------------------------------------------
+  // --- What it does
+  // ---------------------------------------------------------------------------------------------------------
   virtual void train(bool on = true);
   void eval() { train(false); }
   virtual bool is_training() const noexcept { return training_; }
-  /// Converts floating-point parameters and buffers, with their gradients. Identity and hooks of the tensors stay.
+  /// Converts floating-point parameters and buffers, with their gradients. Identity and hooks of
+  /// the tensors stay.
   virtual void to(DType dtype);
   virtual void to(Device device);
   virtual void to(Device device, DType dtype);
@@ -72,13 +78,17 @@ class Module : public std::enable_shared_from_this<Module> {
   /// One line, without the submodules.
   virtual void pretty_print(std::ostream& stream) const;
 
-  // --- Saving and loading -----------------------------------------------------------------------------------------------------
-  /// Parameters and persistent buffers by path. The tensors share memory with the module and have no history, unless `keep_vars`.
+  // --- Saving and loading
+  // -----------------------------------------------------------------------------------------------------
+  /// Parameters and persistent buffers by path. The tensors share memory with the module and have
+  /// no history, unless `keep_vars`.
   StateDict state_dict(const std::string& prefix = {}, bool keep_vars = false);
-  /// Copies values in. Wrong shapes are an error, and so are missing and unexpected names when `strict`; then no value is changed.
+  /// Copies values in. Wrong shapes are an error, and so are missing and unexpected names when
+  /// `strict`; then no value is changed.
   IncompatibleKeys load_state_dict(const StateDict& state_dict, bool strict = true);
 
-  // --- Building -----------------------------------------------------------------------------------------------------------------
+  // --- Building
+  // -----------------------------------------------------------------------------------------------------------------
   Tensor& register_parameter(std::string name, Tensor tensor, bool requires_grad = true);
   Tensor& register_buffer(std::string name, Tensor tensor, bool persistent = true);
   template <class M>
@@ -101,48 +111,63 @@ class Module : public std::enable_shared_from_this<Module> {
   /// This module as the type it has; null when it has another.
   template <class M>
   auto* as() noexcept {
-    if constexpr (requires { typename M::ContainedType; }) return dynamic_cast<typename M::ContainedType*>(this);
+    if constexpr (requires { typename M::ContainedType; })
+      return dynamic_cast<typename M::ContainedType*>(this);
     else return dynamic_cast<M*>(this);
   }
 
-  // --- Hooks --------------------------------------------------------------------------------------------------------------------
-  /// Called before forward; see the table in module_hooks.h for what hooks are given and may return.
+  // --- Hooks
+  // --------------------------------------------------------------------------------------------------------------------
+  /// Called before forward; see the table in module_hooks.h for what hooks are given and may
+  /// return.
   template <class F>
   HookHandle register_forward_pre_hook(F&& hook, ModuleHookOptions o = {}) {
-    return hooks_.forward_pre.add(detail::make_forward_pre_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+    return hooks_.forward_pre.add(detail::make_forward_pre_hook(std::forward<F>(hook)),
+                                  std::move(o.name), o.site, o.prepend);
   }
   template <class F>
   HookHandle register_forward_hook(F&& hook, ForwardHookOptions o = {}) {
-    return hooks_.forward.add(detail::make_forward_hook(std::forward<F>(hook), o.always_call), std::move(o.name), o.site, o.prepend);
+    return hooks_.forward.add(detail::make_forward_hook(std::forward<F>(hook), o.always_call),
+                              std::move(o.name), o.site, o.prepend);
   }
   /// Called when the gradients of a call's results are complete.
   template <class F>
   HookHandle register_full_backward_pre_hook(F&& hook, ModuleHookOptions o = {}) {
-    return hooks_.backward_pre.add(detail::make_backward_pre_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+    return hooks_.backward_pre.add(detail::make_backward_pre_hook(std::forward<F>(hook)),
+                                   std::move(o.name), o.site, o.prepend);
   }
-  /// Called when the gradients of a call's arguments are complete: see Note [Module backward hooks] in backward_call.h.
+  /// Called when the gradients of a call's arguments are complete: see Note [Module backward hooks]
+  /// in backward_call.h.
   template <class F>
   HookHandle register_full_backward_hook(F&& hook, BackwardHookOptions o = {}) {
-    return hooks_.backward.add(detail::make_backward_hook(std::forward<F>(hook), o.after_parameters), std::move(o.name), o.site, o.prepend);
+    return hooks_.backward.add(
+        detail::make_backward_hook(std::forward<F>(hook), o.after_parameters), std::move(o.name),
+        o.site, o.prepend);
   }
   template <class F>
   HookHandle register_state_dict_pre_hook(F&& hook, ModuleHookOptions o = {}) {
-    return hooks_.state_dict_pre.add({detail::make_silent_hook<Module&, const std::string&, bool>(std::forward<F>(hook))}, std::move(o.name), o.site,
-                                     o.prepend);
+    return hooks_.state_dict_pre.add(
+        {detail::make_silent_hook<Module&, const std::string&, bool>(std::forward<F>(hook))},
+        std::move(o.name), o.site, o.prepend);
   }
   template <class F>
   HookHandle register_state_dict_post_hook(F&& hook, ModuleHookOptions o = {}) {
-    return hooks_.state_dict_post.add({detail::make_silent_hook<Module&, StateDict&, const std::string&, Metadata&>(std::forward<F>(hook))},
-                                      std::move(o.name), o.site, o.prepend);
+    return hooks_.state_dict_post.add(
+        {detail::make_silent_hook<Module&, StateDict&, const std::string&, Metadata&>(
+            std::forward<F>(hook))},
+        std::move(o.name), o.site, o.prepend);
   }
   template <class F>
   HookHandle register_load_state_dict_pre_hook(F&& hook, ModuleHookOptions o = {}) {
-    return hooks_.load_pre.add({detail::make_silent_hook<Module&, LoadContext&>(std::forward<F>(hook))}, std::move(o.name), o.site, o.prepend);
+    return hooks_.load_pre.add(
+        {detail::make_silent_hook<Module&, LoadContext&>(std::forward<F>(hook))}, std::move(o.name),
+        o.site, o.prepend);
   }
   template <class F>
   HookHandle register_load_state_dict_post_hook(F&& hook, ModuleHookOptions o = {}) {
-    return hooks_.load_post.add({detail::make_silent_hook<Module&, IncompatibleKeys&>(std::forward<F>(hook))}, std::move(o.name), o.site,
-                                o.prepend);
+    return hooks_.load_post.add(
+        {detail::make_silent_hook<Module&, IncompatibleKeys&>(std::forward<F>(hook))},
+        std::move(o.name), o.site, o.prepend);
   }
   /// Drops the hook with this id, whatever its kind.
   void remove_hook(uint64_t id);
@@ -169,12 +194,15 @@ class Module : public std::enable_shared_from_this<Module> {
   friend std::ostream& operator<<(std::ostream& stream, const Module& module);
   struct Loading;
 
-  std::shared_ptr<Module> add_module(std::string name, std::shared_ptr<Module> module, bool replace);
+  std::shared_ptr<Module> add_module(std::string name, std::shared_ptr<Module> module,
+                                     bool replace);
   template <class M>
   std::shared_ptr<M> typed(std::shared_ptr<Module> module) const {
     auto out = std::dynamic_pointer_cast<M>(std::move(module));
     if (out == nullptr) [[unlikely]]
-      fail("register_module: a registration hook replaced the module by one of another type, which ", name(), " cannot hold.");
+      fail(
+          "register_module: a registration hook replaced the module by one of another type, which ",
+          name(), " cannot hold.");
     return out;
   }
   template <class Fn>
@@ -197,10 +225,12 @@ std::ostream& operator<<(std::ostream& stream, const Module& module);
 /// What is registered on a module, kind by kind in firing order.
 std::vector<HookInfo> hooks_of(const Module& module);
 
-// --- Hooks on registration, for every module: (Module&, const std::string& name, value); a returned value replaces it ---------
+// --- Hooks on registration, for every module: (Module&, const std::string& name, value); a
+// returned value replaces it ---------
 
 using TensorRegistrationFn = std::function<Tensor(Module&, const std::string& name, const Tensor&)>;
-using ModuleRegistrationFn = std::function<std::shared_ptr<Module>(Module&, const std::string& name, const std::shared_ptr<Module>&)>;
+using ModuleRegistrationFn = std::function<std::shared_ptr<Module>(Module&, const std::string& name,
+                                                                   const std::shared_ptr<Module>&)>;
 struct RegistrationHooks {
   HookList<TensorRegistrationFn> parameter, buffer;
   HookList<ModuleRegistrationFn> module;
@@ -212,13 +242,15 @@ template <class T, class F>
 std::function<T(Module&, const std::string&, const T&)> make_registration_hook(F&& hook) {
   using D = std::decay_t<F>;
   static_assert(std::is_invocable_v<D&, Module&, const std::string&, const T&>,
-                "a registration hook is called as hook(nn::Module&, const std::string& name, const T& value)");
+                "a registration hook is called as hook(nn::Module&, const std::string& name, const "
+                "T& value)");
   auto f = std::make_shared<D>(std::forward<F>(hook));
   return [f](Module& m, const std::string& name, const T& value) -> T {
     if constexpr (std::is_void_v<std::invoke_result_t<D&, Module&, const std::string&, const T&>>) {
       std::invoke(*f, m, name, value);
       return T();
-    } else if constexpr (std::is_convertible_v<std::invoke_result_t<D&, Module&, const std::string&, const T&>, T>) {
+    } else if constexpr (std::is_convertible_v<
+                             std::invoke_result_t<D&, Module&, const std::string&, const T&>, T>) {
       return std::invoke(*f, m, name, value);
     } else {
       std::optional<T> result = std::invoke(*f, m, name, value);
@@ -230,16 +262,21 @@ std::function<T(Module&, const std::string&, const T&)> make_registration_hook(F
 
 template <class F>
 HookHandle register_module_parameter_registration_hook(F&& hook, ModuleHookOptions o = {}) {
-  return registration_hooks().parameter.add(detail::make_registration_hook<Tensor>(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+  return registration_hooks().parameter.add(
+      detail::make_registration_hook<Tensor>(std::forward<F>(hook)), std::move(o.name), o.site,
+      o.prepend);
 }
 template <class F>
 HookHandle register_module_buffer_registration_hook(F&& hook, ModuleHookOptions o = {}) {
-  return registration_hooks().buffer.add(detail::make_registration_hook<Tensor>(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+  return registration_hooks().buffer.add(
+      detail::make_registration_hook<Tensor>(std::forward<F>(hook)), std::move(o.name), o.site,
+      o.prepend);
 }
 template <class F>
 HookHandle register_module_module_registration_hook(F&& hook, ModuleHookOptions o = {}) {
-  return registration_hooks().module.add(detail::make_registration_hook<std::shared_ptr<Module>>(std::forward<F>(hook)), std::move(o.name), o.site,
-                                         o.prepend);
+  return registration_hooks().module.add(
+      detail::make_registration_hook<std::shared_ptr<Module>>(std::forward<F>(hook)),
+      std::move(o.name), o.site, o.prepend);
 }
 
 }  // namespace grapnel::nn

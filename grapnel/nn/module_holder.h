@@ -1,4 +1,5 @@
-/// ModuleHolder: a shared module that reads like a value. `Linear` holds a `std::shared_ptr<LinearImpl>`.
+/// ModuleHolder: a shared module that reads like a value. `Linear` holds a
+/// `std::shared_ptr<LinearImpl>`.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,8 @@
 
 namespace grapnel::nn {
 
-/// Copies share the module. Arguments of the constructor go to the module's; `Linear fc{nullptr}` is empty.
+/// Copies share the module. Arguments of the constructor go to the module's; `Linear fc{nullptr}`
+/// is empty.
 template <class Contained>
 class ModuleHolder {
  public:
@@ -20,9 +22,11 @@ class ModuleHolder {
   ModuleHolder(std::nullptr_t) {}
   ModuleHolder(std::shared_ptr<Contained> module) : impl_(std::move(module)) {}
   template <class First, class... Rest>
-    requires(!std::is_base_of_v<ModuleHolder, std::decay_t<First>> && std::is_constructible_v<Contained, First, Rest...>)
+    requires(!std::is_base_of_v<ModuleHolder, std::decay_t<First>> &&
+             std::is_constructible_v<Contained, First, Rest...>)
   explicit ModuleHolder(First&& first, Rest&&... rest)
-      : impl_(std::make_shared<Contained>(std::forward<First>(first), std::forward<Rest>(rest)...)) {}
+      : impl_(
+            std::make_shared<Contained>(std::forward<First>(first), std::forward<Rest>(rest)...)) {}
 
   explicit operator bool() const noexcept { return impl_ != nullptr; }
   bool is_empty() const noexcept { return impl_ == nullptr; }
@@ -36,13 +40,15 @@ class ModuleHolder {
 
   /// Calls the module with its hooks.
   template <class... A, class C = Contained>
-  auto operator()(A&&... args) const -> decltype(call(std::declval<C&>(), std::forward<A>(args)...)) {
+  auto operator()(A&&... args) const
+      -> decltype(call(std::declval<C&>(), std::forward<A>(args)...)) {
     return call(static_cast<C&>(get()), std::forward<A>(args)...);
   }
 
  private:
   Contained& get() const {
-    check(impl_ != nullptr, "the module holder is empty: it was made with nullptr and no module was assigned since.");
+    check(impl_ != nullptr,
+          "the module holder is empty: it was made with nullptr and no module was assigned since.");
     return *impl_;
   }
   static std::shared_ptr<Contained> make() {
@@ -64,10 +70,10 @@ auto hooks_of(const ModuleHolder<M>& holder) {
 }  // namespace grapnel::nn
 
 /// Defines the holder `Name` of the module `NameImpl`.
-#define GRAPNEL_MODULE_IMPL(Name, Impl_)                              \
-  class Name : public ::grapnel::nn::ModuleHolder<Impl_> {            \
-   public:                                                            \
-    using ::grapnel::nn::ModuleHolder<Impl_>::ModuleHolder;           \
-    using Impl = Impl_;                                               \
+#define GRAPNEL_MODULE_IMPL(Name, Impl_)                    \
+  class Name : public ::grapnel::nn::ModuleHolder<Impl_> {  \
+   public:                                                  \
+    using ::grapnel::nn::ModuleHolder<Impl_>::ModuleHolder; \
+    using Impl = Impl_;                                     \
   }
 #define GRAPNEL_MODULE(Name) GRAPNEL_MODULE_IMPL(Name, Name##Impl)

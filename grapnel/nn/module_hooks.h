@@ -1,19 +1,22 @@
 /// Hooks of modules: what each kind is given and may return, and the lists that hold them.
 ///
-/// | kind                | called as                                                  | a returned value replaces  |
+/// | kind                | called as                                                  | a returned
+/// value replaces  |
 /// |---------------------|------------------------------------------------------------|----------------------------|
-/// | forward pre         | (Module&, const Args& [, const Kwargs&])                   | the arguments              |
-/// | forward             | (Module&, const Args& [, const Kwargs&], const Value& out) | the result                 |
-/// | full backward pre   | (Module&, const variable_list& grad_output)                | grad_output                |
-/// | full backward       | (Module&, const variable_list& grad_input, grad_output)    | grad_input                 |
-/// | state dict pre      | (Module&, const std::string& prefix, bool keep_vars)       | -                          |
-/// | state dict post     | (Module&, StateDict&, const std::string& prefix, Metadata&) | -                         |
-/// | load state dict pre | (Module&, LoadContext&)                                    | -                          |
-/// | load state dict post | (Module&, IncompatibleKeys&)                              | -                          |
+/// | forward pre         | (Module&, const Args& [, const Kwargs&])                   | the
+/// arguments              | | forward             | (Module&, const Args& [, const Kwargs&], const
+/// Value& out) | the result                 | | full backward pre   | (Module&, const
+/// variable_list& grad_output)                | grad_output                | | full backward |
+/// (Module&, const variable_list& grad_input, grad_output)    | grad_input                 | |
+/// state dict pre      | (Module&, const std::string& prefix, bool keep_vars)       | - | | state
+/// dict post     | (Module&, StateDict&, const std::string& prefix, Metadata&) | - | | load state
+/// dict pre | (Module&, LoadContext&)                                    | - | | load state dict
+/// post | (Module&, IncompatibleKeys&)                              | -                          |
 ///
-/// A forward pre-hook may return one value for a single argument; with Kwargs it returns nothing or both. A forward hook may take a
-/// `const Tensor&` as result. Hooks of one kind run in order of registration, each seeing what the one before returned; global
-/// ones go first, prepended ones go to the front of their list. Every list is taken as it is when the call starts.
+/// A forward pre-hook may return one value for a single argument; with Kwargs it returns nothing or
+/// both. A forward hook may take a `const Tensor&` as result. Hooks of one kind run in order of
+/// registration, each seeing what the one before returned; global ones go first, prepended ones go
+/// to the front of their list. Every list is taken as it is when the call starts.
 #pragma once
 
 #include <functional>
@@ -39,20 +42,22 @@ struct ModuleHookOptions {
 struct ForwardHookOptions {
   std::string name = {};
   bool prepend = false;
-  /// Call it also when a pre-hook, forward or another hook throws. Its own exceptions become warnings then.
+  /// Call it also when a pre-hook, forward or another hook throws. Its own exceptions become
+  /// warnings then.
   bool always_call = false;
   std::source_location site = std::source_location::current();
 };
 struct BackwardHookOptions {
   std::string name = {};
   bool prepend = false;
-  /// Fire when the pass has also updated grad() of every parameter of the module that it reaches. Such a hook can look at gradients
-  /// but no longer change them, so it returns nothing.
+  /// Fire when the pass has also updated grad() of every parameter of the module that it reaches.
+  /// Such a hook can look at gradients but no longer change them, so it returns nothing.
   bool after_parameters = false;
   std::source_location site = std::source_location::current();
 };
 
-// --- Hooks as the library calls them -------------------------------------------------------------------------------------
+// --- Hooks as the library calls them
+// -------------------------------------------------------------------------------------
 
 /// Replaces the arguments in place.
 struct ForwardPreHook {
@@ -67,7 +72,9 @@ struct BackwardPreHook {
   std::function<ListHookResult(Module&, const variable_list& grad_output)> call;
 };
 struct BackwardHook {
-  std::function<ListHookResult(Module&, const variable_list& grad_input, const variable_list& grad_output)> call;
+  std::function<ListHookResult(Module&, const variable_list& grad_input,
+                               const variable_list& grad_output)>
+      call;
   bool after_parameters = false;
 };
 struct StateDictPreHook {
@@ -95,7 +102,9 @@ struct ModuleHooks {
   HookList<LoadPostHook> load_post;
 
   /// Whether a call has to go through the hooks.
-  bool on_calls() const { return !forward_pre.empty() || !forward.empty() || !backward_pre.empty() || !backward.empty(); }
+  bool on_calls() const {
+    return !forward_pre.empty() || !forward.empty() || !backward_pre.empty() || !backward.empty();
+  }
   template <class Fn>
   static void for_each_list(auto& self, Fn&& fn) {
     fn(HookKind::forward_pre, self.forward_pre);
@@ -112,14 +121,17 @@ ModuleHooks& global_module_hooks();
 
 /// The global hooks of a kind, then the module's own, as they are now.
 template <class Hook>
-typename HookList<Hook>::Entries hooks_now(const HookList<Hook>& global, const HookList<Hook>& own) {
+typename HookList<Hook>::Entries hooks_now(const HookList<Hook>& global,
+                                           const HookList<Hook>& own) {
   typename HookList<Hook>::Entries out;
   for (const auto* list : {&global, &own})
-    if (const auto entries = list->snapshot()) out.insert(out.end(), entries->begin(), entries->end());
+    if (const auto entries = list->snapshot())
+      out.insert(out.end(), entries->begin(), entries->end());
   return out;
 }
 
-// --- Any callable as a module hook ----------------------------------------------------------------------------------------
+// --- Any callable as a module hook
+// ----------------------------------------------------------------------------------------
 
 namespace detail {
 
@@ -149,8 +161,9 @@ void take_both(R&& result, Args& args, Kwargs& kwargs) {
   if constexpr (IsOptional<D>::value) {
     if (result) take_both(*std::forward<R>(result), args, kwargs);
   } else {
-    static_assert(std::is_same_v<D, std::pair<Args, Kwargs>> || std::is_same_v<D, std::tuple<Args, Kwargs>>,
-                  "a forward pre-hook with Kwargs returns nothing or std::pair<nn::Args, nn::Kwargs>");
+    static_assert(
+        std::is_same_v<D, std::pair<Args, Kwargs>> || std::is_same_v<D, std::tuple<Args, Kwargs>>,
+        "a forward pre-hook with Kwargs returns nothing or std::pair<nn::Args, nn::Kwargs>");
     args = std::get<0>(std::forward<R>(result));
     kwargs = std::get<1>(std::forward<R>(result));
   }
@@ -168,14 +181,17 @@ ForwardPreHook make_forward_pre_hook(F&& hook) {
   using D = std::decay_t<F>;
   constexpr bool with_kwargs = std::is_invocable_v<D&, Module&, const Args&, const Kwargs&>;
   constexpr bool alone = std::is_invocable_v<D&, Module&, const Args&>;
-  static_assert(with_kwargs || alone, "a forward pre-hook is called as hook(nn::Module&, const nn::Args& [, const nn::Kwargs&])");
+  static_assert(
+      with_kwargs || alone,
+      "a forward pre-hook is called as hook(nn::Module&, const nn::Args& [, const nn::Kwargs&])");
   // Shared, so that callables need not be copyable and keep one state.
   auto f = std::make_shared<D>(std::forward<F>(hook));
   if constexpr (with_kwargs) {
     return {[f](Module& m, Args& args, Kwargs& kwargs) {
       const Args& a = args;
       const Kwargs& k = kwargs;
-      if constexpr (Nothing<std::invoke_result_t<D&, Module&, const Args&, const Kwargs&>>) std::invoke(*f, m, a, k);
+      if constexpr (Nothing<std::invoke_result_t<D&, Module&, const Args&, const Kwargs&>>)
+        std::invoke(*f, m, a, k);
       else take_both(std::invoke(*f, m, a, k), args, kwargs);
     }};
   } else {
@@ -190,18 +206,22 @@ ForwardPreHook make_forward_pre_hook(F&& hook) {
 template <class F>
 ForwardHook make_forward_hook(F&& hook, bool always_call) {
   using D = std::decay_t<F>;
-  constexpr bool kwargs_value = std::is_invocable_v<D&, Module&, const Args&, const Kwargs&, const Value&>;
-  constexpr bool kwargs_tensor = std::is_invocable_v<D&, Module&, const Args&, const Kwargs&, const Tensor&>;
+  constexpr bool kwargs_value =
+      std::is_invocable_v<D&, Module&, const Args&, const Kwargs&, const Value&>;
+  constexpr bool kwargs_tensor =
+      std::is_invocable_v<D&, Module&, const Args&, const Kwargs&, const Tensor&>;
   constexpr bool value = std::is_invocable_v<D&, Module&, const Args&, const Value&>;
   constexpr bool tensor = std::is_invocable_v<D&, Module&, const Args&, const Tensor&>;
   static_assert(kwargs_value || kwargs_tensor || value || tensor,
-                "a forward hook is called as hook(nn::Module&, const nn::Args& [, const nn::Kwargs&], const nn::Value& or const Tensor& result)");
+                "a forward hook is called as hook(nn::Module&, const nn::Args& [, const "
+                "nn::Kwargs&], const nn::Value& or const Tensor& result)");
   auto f = std::make_shared<D>(std::forward<F>(hook));
   return {[f](Module& m, const Args& args, [[maybe_unused]] const Kwargs& kwargs, Value& result) {
             const auto call = [&]() -> decltype(auto) {
               const Value& r = result;
               if constexpr (kwargs_value) return std::invoke(*f, m, args, kwargs, r);
-              else if constexpr (kwargs_tensor) return std::invoke(*f, m, args, kwargs, r.toTensor());
+              else if constexpr (kwargs_tensor)
+                return std::invoke(*f, m, args, kwargs, r.toTensor());
               else if constexpr (value) return std::invoke(*f, m, args, r);
               else return std::invoke(*f, m, args, r.toTensor());
             };
@@ -214,8 +234,9 @@ ForwardHook make_forward_hook(F&& hook, bool always_call) {
 template <class F>
 BackwardPreHook make_backward_pre_hook(F&& hook) {
   using D = std::decay_t<F>;
-  static_assert(std::is_invocable_v<D&, Module&, const variable_list&>,
-                "a full backward pre-hook is called as hook(nn::Module&, const variable_list& grad_output)");
+  static_assert(
+      std::is_invocable_v<D&, Module&, const variable_list&>,
+      "a full backward pre-hook is called as hook(nn::Module&, const variable_list& grad_output)");
   auto f = std::make_shared<D>(std::forward<F>(hook));
   return {[f](Module& m, const variable_list& grad_output) {
     return list_result([&]() -> decltype(auto) { return std::invoke(*f, m, grad_output); });
@@ -226,10 +247,12 @@ template <class F>
 BackwardHook make_backward_hook(F&& hook, bool after_parameters) {
   using D = std::decay_t<F>;
   static_assert(std::is_invocable_v<D&, Module&, const variable_list&, const variable_list&>,
-                "a full backward hook is called as hook(nn::Module&, const variable_list& grad_input, const variable_list& grad_output)");
+                "a full backward hook is called as hook(nn::Module&, const variable_list& "
+                "grad_input, const variable_list& grad_output)");
   auto f = std::make_shared<D>(std::forward<F>(hook));
   return {[f](Module& m, const variable_list& grad_input, const variable_list& grad_output) {
-            return list_result([&]() -> decltype(auto) { return std::invoke(*f, m, grad_input, grad_output); });
+            return list_result(
+                [&]() -> decltype(auto) { return std::invoke(*f, m, grad_input, grad_output); });
           },
           after_parameters};
 }
@@ -241,32 +264,40 @@ concept ReturnsNothing = std::is_void_v<std::invoke_result_t<F&, A...>>;
 template <class... A, class F>
 auto make_silent_hook(F&& hook) {
   using D = std::decay_t<F>;
-  static_assert(std::is_invocable_v<D&, A...>, "the hook does not take the arguments of its kind: see nn/module_hooks.h");
-  static_assert(ReturnsNothing<D, A...>, "hooks on saving and loading return nothing: change their arguments instead");
+  static_assert(std::is_invocable_v<D&, A...>,
+                "the hook does not take the arguments of its kind: see nn/module_hooks.h");
+  static_assert(ReturnsNothing<D, A...>,
+                "hooks on saving and loading return nothing: change their arguments instead");
   auto f = std::make_shared<D>(std::forward<F>(hook));
   return [f](A... args) { std::invoke(*f, std::forward<A>(args)...); };
 }
 
 }  // namespace detail
 
-// --- Global hooks, called for every module ------------------------------------------------------------------------------------
+// --- Global hooks, called for every module
+// ------------------------------------------------------------------------------------
 
 template <class F>
 HookHandle register_module_forward_pre_hook(F&& hook, ModuleHookOptions o = {}) {
-  return global_module_hooks().forward_pre.add(detail::make_forward_pre_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+  return global_module_hooks().forward_pre.add(detail::make_forward_pre_hook(std::forward<F>(hook)),
+                                               std::move(o.name), o.site, o.prepend);
 }
 template <class F>
 HookHandle register_module_forward_hook(F&& hook, ForwardHookOptions o = {}) {
-  return global_module_hooks().forward.add(detail::make_forward_hook(std::forward<F>(hook), o.always_call), std::move(o.name), o.site, o.prepend);
+  return global_module_hooks().forward.add(
+      detail::make_forward_hook(std::forward<F>(hook), o.always_call), std::move(o.name), o.site,
+      o.prepend);
 }
 template <class F>
 HookHandle register_module_full_backward_pre_hook(F&& hook, ModuleHookOptions o = {}) {
-  return global_module_hooks().backward_pre.add(detail::make_backward_pre_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+  return global_module_hooks().backward_pre.add(
+      detail::make_backward_pre_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
 }
 template <class F>
 HookHandle register_module_full_backward_hook(F&& hook, BackwardHookOptions o = {}) {
-  return global_module_hooks().backward.add(detail::make_backward_hook(std::forward<F>(hook), o.after_parameters), std::move(o.name), o.site,
-                                            o.prepend);
+  return global_module_hooks().backward.add(
+      detail::make_backward_hook(std::forward<F>(hook), o.after_parameters), std::move(o.name),
+      o.site, o.prepend);
 }
 
 }  // namespace grapnel::nn

@@ -14,7 +14,9 @@ void run_hooks(const List& list, A&&... args) {
     for (const auto& entry : *entries) entry->hook.call(args...);
 }
 
-std::string path_of(const std::string& prefix) { return prefix.empty() ? prefix : prefix.substr(0, prefix.size() - 1); }
+std::string path_of(const std::string& prefix) {
+  return prefix.empty() ? prefix : prefix.substr(0, prefix.size() - 1);
+}
 
 std::string quoted(const std::vector<std::string>& names) {
   std::string out;
@@ -45,7 +47,8 @@ void Module::save_to(StateDict& out, const std::string& prefix, bool keep_vars) 
   run_hooks(hooks_.state_dict_post, *this, out, prefix, out.metadata[path_of(prefix)]);
 }
 
-/// One load under way. Values are copied as the walk goes, so that post-hooks see them, and put back if it fails.
+/// One load under way. Values are copied as the walk goes, so that post-hooks see them, and put
+/// back if it fails.
 struct Module::Loading {
   StateDict dict;  ///< a copy, for pre-hooks to change
   bool strict;
@@ -68,7 +71,12 @@ void Module::load_from(Loading& loading, const std::string& prefix) {
   static const Metadata none;
   const auto known = loading.dict.metadata.find(path_of(prefix));
   const Metadata metadata = known == loading.dict.metadata.end() ? none : known->second;
-  LoadContext context{loading.dict,  prefix, metadata, loading.strict, loading.keys.missing_keys, loading.keys.unexpected_keys,
+  LoadContext context{loading.dict,
+                      prefix,
+                      metadata,
+                      loading.strict,
+                      loading.keys.missing_keys,
+                      loading.keys.unexpected_keys,
                       loading.errors};
   run_hooks(hooks_.load_pre, *this, context);
 
@@ -80,7 +88,8 @@ void Module::load_from(Loading& loading, const std::string& prefix) {
       if (!source) {
         loading.keys.missing_keys.push_back(key);
       } else if (!source->defined() || !(source->shape() == item->shape())) {
-        const std::string what = source->defined() ? str("has shape ", source->shape()) : "is undefined";
+        const std::string what =
+            source->defined() ? str("has shape ", source->shape()) : "is undefined";
         loading.errors.push_back(str("'", key, "' ", what, ", the module expects ", item->shape()));
       } else {
         loading.copy(*item, *source);
@@ -93,8 +102,11 @@ void Module::load_from(Loading& loading, const std::string& prefix) {
     if (!item.key().starts_with(prefix)) continue;
     const std::string rest = item.key().substr(prefix.size());
     const size_t dot = rest.find('.');
-    const bool expected = dot != std::string::npos ? children_.contains(rest.substr(0, dot))
-                                                   : parameters_.contains(rest) || (buffers_.contains(rest) && !std::ranges::count(transient_buffers_, rest));
+    const bool expected =
+        dot != std::string::npos
+            ? children_.contains(rest.substr(0, dot))
+            : parameters_.contains(rest) ||
+                  (buffers_.contains(rest) && !std::ranges::count(transient_buffers_, rest));
     if (!expected) loading.keys.unexpected_keys.push_back(item.key());
   }
   for (auto& child : children_) child.value()->load_from(loading, prefix + child.key() + ".");
@@ -106,8 +118,10 @@ IncompatibleKeys Module::load_state_dict(const StateDict& state_dict, bool stric
   try {
     load_from(loading, "");
     std::vector<std::string> problems;
-    if (strict && !loading.keys.missing_keys.empty()) problems.push_back("missing: " + quoted(loading.keys.missing_keys));
-    if (strict && !loading.keys.unexpected_keys.empty()) problems.push_back("unexpected: " + quoted(loading.keys.unexpected_keys));
+    if (strict && !loading.keys.missing_keys.empty())
+      problems.push_back("missing: " + quoted(loading.keys.missing_keys));
+    if (strict && !loading.keys.unexpected_keys.empty())
+      problems.push_back("unexpected: " + quoted(loading.keys.unexpected_keys));
     for (const std::string& error : loading.errors) problems.push_back("mismatched: " + error);
     if (!problems.empty()) {
       std::string text;

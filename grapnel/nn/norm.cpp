@@ -23,7 +23,8 @@ void check_shape(const std::vector<int64_t>& shape, const char* what) {
 
 }  // namespace
 
-// --- BatchNorm ----------------------------------------------------------------------------------------------------------------
+// --- BatchNorm
+// ----------------------------------------------------------------------------------------------------------------
 
 template <class Derived>
 void BatchNormImpl<Derived>::start() {
@@ -40,7 +41,8 @@ void BatchNormImpl<Derived>::reset() {
   const bool tracks = options.track_running_stats();
   running_mean = this->register_buffer("running_mean", tracks ? zeros({n}) : Tensor());
   running_var = this->register_buffer("running_var", tracks ? ones({n}) : Tensor());
-  num_batches_tracked = this->register_buffer("num_batches_tracked", tracks ? zeros({}, kInt64) : Tensor());
+  num_batches_tracked =
+      this->register_buffer("num_batches_tracked", tracks ? zeros({}, kInt64) : Tensor());
   reset_parameters();
 }
 
@@ -60,8 +62,8 @@ void BatchNormImpl<Derived>::reset_parameters() {
 
 template <class Derived>
 void BatchNormImpl<Derived>::pretty_print(std::ostream& stream) const {
-  stream << "grapnel::nn::" << Derived::title << '(' << options.num_features() << ", eps=" << options.eps()
-         << ", momentum=";
+  stream << "grapnel::nn::" << Derived::title << '(' << options.num_features()
+         << ", eps=" << options.eps() << ", momentum=";
   if (options.momentum()) stream << *options.momentum();
   else stream << "none";
   stream << ", affine=" << (options.affine() ? "true" : "false")
@@ -71,8 +73,7 @@ void BatchNormImpl<Derived>::pretty_print(std::ostream& stream) const {
 template <class Derived>
 Tensor BatchNormImpl<Derived>::forward(const Tensor& input) {
   if (!(input.dim() >= Derived::least_dims && input.dim() <= Derived::most_dims)) [[unlikely]]
-    fail(Derived::title,
-         ": the input must have ", Derived::least_dims,
+    fail(Derived::title, ": the input must have ", Derived::least_dims,
          Derived::most_dims > Derived::least_dims ? str(" or ", Derived::most_dims) : std::string(),
          " dimensions, got shape ", input.shape(), ".");
   const bool training = this->is_training();
@@ -82,22 +83,24 @@ Tensor BatchNormImpl<Derived>::forward(const Tensor& input) {
     num_batches_tracked.add_(1);
     if (!options.momentum()) momentum = 1 / num_batches_tracked.template item<double>();
   }
-  return batch_norm(input, weight, bias, running_mean, running_var, training || !running_mean.defined(),
-                    momentum, options.eps());
+  return batch_norm(input, weight, bias, running_mean, running_var,
+                    training || !running_mean.defined(), momentum, options.eps());
 }
 
 template class BatchNormImpl<BatchNorm1dImpl>;
 template class BatchNormImpl<BatchNorm2dImpl>;
 
-// --- LayerNorm ----------------------------------------------------------------------------------------------------------------
+// --- LayerNorm
+// ----------------------------------------------------------------------------------------------------------------
 
 LayerNormImpl::LayerNormImpl(const LayerNormOptions& options_) : options(options_) {
   check_shape(options.normalized_shape(), "LayerNorm");
   LayerNormImpl::reset();
 }
 void LayerNormImpl::reset() {
-  weight = register_parameter(
-      "weight", options.elementwise_affine() ? grapnel::empty(options.normalized_shape()) : Tensor());
+  weight = register_parameter("weight", options.elementwise_affine()
+                                            ? grapnel::empty(options.normalized_shape())
+                                            : Tensor());
   bias = register_parameter("bias", options.elementwise_affine() && options.bias()
                                         ? grapnel::empty(options.normalized_shape())
                                         : Tensor());
@@ -105,14 +108,16 @@ void LayerNormImpl::reset() {
 }
 void LayerNormImpl::reset_parameters() { start_affine(weight, bias); }
 void LayerNormImpl::pretty_print(std::ostream& stream) const {
-  stream << "grapnel::nn::LayerNorm(" << IntArrayRef(options.normalized_shape()) << ", eps=" << options.eps()
+  stream << "grapnel::nn::LayerNorm(" << IntArrayRef(options.normalized_shape())
+         << ", eps=" << options.eps()
          << ", elementwise_affine=" << (options.elementwise_affine() ? "true" : "false") << ')';
 }
 Tensor LayerNormImpl::forward(const Tensor& input) {
   return layer_norm(input, options.normalized_shape(), weight, bias, options.eps());
 }
 
-// --- GroupNorm ----------------------------------------------------------------------------------------------------------------
+// --- GroupNorm
+// ----------------------------------------------------------------------------------------------------------------
 
 GroupNormImpl::GroupNormImpl(const GroupNormOptions& options_) : options(options_) {
   check(options.num_groups() > 0 && options.num_channels() > 0 &&
@@ -122,28 +127,32 @@ GroupNormImpl::GroupNormImpl(const GroupNormOptions& options_) : options(options
   GroupNormImpl::reset();
 }
 void GroupNormImpl::reset() {
-  weight = register_parameter("weight", options.affine() ? empty({options.num_channels()}) : Tensor());
+  weight =
+      register_parameter("weight", options.affine() ? empty({options.num_channels()}) : Tensor());
   bias = register_parameter("bias", options.affine() ? empty({options.num_channels()}) : Tensor());
   reset_parameters();
 }
 void GroupNormImpl::reset_parameters() { start_affine(weight, bias); }
 void GroupNormImpl::pretty_print(std::ostream& stream) const {
   stream << "grapnel::nn::GroupNorm(" << options.num_groups() << ", " << options.num_channels()
-         << ", eps=" << options.eps() << ", affine=" << (options.affine() ? "true" : "false") << ')';
+         << ", eps=" << options.eps() << ", affine=" << (options.affine() ? "true" : "false")
+         << ')';
 }
 Tensor GroupNormImpl::forward(const Tensor& input) {
   return functional::group_norm(input, options.num_groups(), weight, bias, options.eps());
 }
 
-// --- RMSNorm ------------------------------------------------------------------------------------------------------------------
+// --- RMSNorm
+// ------------------------------------------------------------------------------------------------------------------
 
 RMSNormImpl::RMSNormImpl(const RMSNormOptions& options_) : options(options_) {
   check_shape(options.normalized_shape(), "RMSNorm");
   RMSNormImpl::reset();
 }
 void RMSNormImpl::reset() {
-  weight = register_parameter(
-      "weight", options.elementwise_affine() ? grapnel::empty(options.normalized_shape()) : Tensor());
+  weight = register_parameter("weight", options.elementwise_affine()
+                                            ? grapnel::empty(options.normalized_shape())
+                                            : Tensor());
   reset_parameters();
 }
 void RMSNormImpl::reset_parameters() { start_affine(weight, {}); }

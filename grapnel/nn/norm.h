@@ -13,7 +13,8 @@ struct BatchNormOptions {
   BatchNormOptions(int64_t num_features) : num_features_(num_features) {}
   GRAPNEL_ARG(int64_t, num_features);
   GRAPNEL_ARG(double, eps) = 1e-5;
-  /// How far the running statistics move per batch; without a number they are the plain mean over all batches.
+  /// How far the running statistics move per batch; without a number they are the plain mean over
+  /// all batches.
   GRAPNEL_ARG(std::optional<double>, momentum) = 0.1;
   GRAPNEL_ARG(bool, affine) = true;
   GRAPNEL_ARG(bool, track_running_stats) = true;
@@ -21,7 +22,8 @@ struct BatchNormOptions {
 using BatchNorm1dOptions = BatchNormOptions;
 using BatchNorm2dOptions = BatchNormOptions;
 
-/// Normalises every channel: by the batch's mean and variance in training, by the running ones otherwise.
+/// Normalises every channel: by the batch's mean and variance in training, by the running ones
+/// otherwise.
 template <class Derived>
 class BatchNormImpl : public Cloneable<Derived> {
  public:
@@ -61,7 +63,8 @@ extern template class BatchNormImpl<BatchNorm1dImpl>;
 extern template class BatchNormImpl<BatchNorm2dImpl>;
 
 struct LayerNormOptions {
-  LayerNormOptions(std::vector<int64_t> normalized_shape) : normalized_shape_(std::move(normalized_shape)) {}
+  LayerNormOptions(std::vector<int64_t> normalized_shape)
+      : normalized_shape_(std::move(normalized_shape)) {}
   GRAPNEL_ARG(std::vector<int64_t>, normalized_shape);
   GRAPNEL_ARG(double, eps) = 1e-5;
   GRAPNEL_ARG(bool, elementwise_affine) = true;
@@ -108,7 +111,8 @@ class GroupNormImpl : public Cloneable<GroupNormImpl> {
 GRAPNEL_MODULE(GroupNorm);
 
 struct RMSNormOptions {
-  RMSNormOptions(std::vector<int64_t> normalized_shape) : normalized_shape_(std::move(normalized_shape)) {}
+  RMSNormOptions(std::vector<int64_t> normalized_shape)
+      : normalized_shape_(std::move(normalized_shape)) {}
   GRAPNEL_ARG(std::vector<int64_t>, normalized_shape);
   /// Without a number, the spacing of the input's type at 1.
   GRAPNEL_ARG(std::optional<double>, eps);

@@ -9,8 +9,8 @@ void print(std::ostream& stream, const char* name, const auto& o) {
   stream << "grapnel::nn::" << name << '(';
   if constexpr (requires { o.output_size(); }) stream << "output_size=" << o.output_size() << ')';
   else
-    stream << "kernel_size=" << o.kernel_size() << ", stride=" << o.stride() << ", padding=" << o.padding()
-           << ')';
+    stream << "kernel_size=" << o.kernel_size() << ", stride=" << o.stride()
+           << ", padding=" << o.padding() << ')';
 }
 }  // namespace
 
@@ -27,20 +27,21 @@ GRAPNEL_POOL_PRINT(AdaptiveMaxPool2d)
 #undef GRAPNEL_POOL_PRINT
 
 Tensor MaxPool1dImpl::forward(const Tensor& x) {
-  return functional::max_pool1d(x, options.kernel_size()[0], options.stride()[0], options.padding()[0],
-                                options.dilation()[0], options.ceil_mode());
+  return functional::max_pool1d(x, options.kernel_size()[0], options.stride()[0],
+                                options.padding()[0], options.dilation()[0], options.ceil_mode());
 }
 Tensor MaxPool2dImpl::forward(const Tensor& x) {
-  return max_pool2d(x, options.kernel_size(), options.stride(), options.padding(), options.dilation(),
-                    options.ceil_mode());
+  return max_pool2d(x, options.kernel_size(), options.stride(), options.padding(),
+                    options.dilation(), options.ceil_mode());
 }
 Tensor AvgPool1dImpl::forward(const Tensor& x) {
-  return functional::avg_pool1d(x, options.kernel_size()[0], options.stride()[0], options.padding()[0],
-                                options.ceil_mode(), options.count_include_pad());
+  return functional::avg_pool1d(x, options.kernel_size()[0], options.stride()[0],
+                                options.padding()[0], options.ceil_mode(),
+                                options.count_include_pad());
 }
 Tensor AvgPool2dImpl::forward(const Tensor& x) {
-  return avg_pool2d(x, options.kernel_size(), options.stride(), options.padding(), options.ceil_mode(),
-                    options.count_include_pad());
+  return avg_pool2d(x, options.kernel_size(), options.stride(), options.padding(),
+                    options.ceil_mode(), options.count_include_pad());
 }
 Tensor AdaptiveAvgPool1dImpl::forward(const Tensor& x) {
   return functional::adaptive_avg_pool(x, options.output_size());

@@ -1,4 +1,5 @@
-/// Pooling layers: MaxPool1d, MaxPool2d, AvgPool1d, AvgPool2d, and the adaptive ones, which are told the size of the result.
+/// Pooling layers: MaxPool1d, MaxPool2d, AvgPool1d, AvgPool2d, and the adaptive ones, which are
+/// told the size of the result.
 #pragma once
 
 #include <optional>

@@ -14,7 +14,8 @@ std::string suffix(int64_t layer, bool reverse) {
 }
 }  // namespace
 
-// --- what both share ------------------------------------------------------------------------------------------------------------
+// --- what both share
+// ------------------------------------------------------------------------------------------------------------
 
 template <class Derived>
 RNNImplBase<Derived>::RNNImplBase(const RNNOptionsBase& options_) : options(options_) {
@@ -22,9 +23,10 @@ RNNImplBase<Derived>::RNNImplBase(const RNNOptionsBase& options_) : options(opti
   check(o.input_size() > 0 && o.hidden_size() > 0 && o.num_layers() > 0, Derived::title,
         ": input_size, hidden_size and num_layers must be positive, got ", o.input_size(), ", ",
         o.hidden_size(), " and ", o.num_layers(), ".");
-  check(o.dropout() >= 0 && o.dropout() <= 1, Derived::title, ": dropout must be between 0 and 1, got ",
-        o.dropout(), ".");
-  check(o.proj_size() == 0 || (Derived::states == 2 && o.proj_size() > 0 && o.proj_size() < o.hidden_size()),
+  check(o.dropout() >= 0 && o.dropout() <= 1, Derived::title,
+        ": dropout must be between 0 and 1, got ", o.dropout(), ".");
+  check(o.proj_size() == 0 ||
+            (Derived::states == 2 && o.proj_size() > 0 && o.proj_size() < o.hidden_size()),
         Derived::title, ": proj_size is for LSTM only and must be smaller than hidden_size, got ",
         o.proj_size(), " and ", o.hidden_size(), ".");
   RNNImplBase::reset();
@@ -32,19 +34,22 @@ RNNImplBase<Derived>::RNNImplBase(const RNNOptionsBase& options_) : options(opti
 
 template <class Derived>
 void RNNImplBase<Derived>::reset() {
-  const int64_t rows = Derived::gates * options.hidden_size(), directions = options.bidirectional() ? 2 : 1;
+  const int64_t rows = Derived::gates * options.hidden_size(),
+                directions = options.bidirectional() ? 2 : 1;
   for (int64_t layer = 0; layer < options.num_layers(); ++layer)
     for (int64_t direction = 0; direction < directions; ++direction) {
       const std::string s = suffix(layer, direction == 1);
-      this->register_parameter("weight_ih" + s,
-                               empty({rows, layer == 0 ? options.input_size() : directions * state_size()}));
+      this->register_parameter(
+          "weight_ih" + s,
+          empty({rows, layer == 0 ? options.input_size() : directions * state_size()}));
       this->register_parameter("weight_hh" + s, empty({rows, state_size()}));
       if (options.bias()) {
         this->register_parameter("bias_ih" + s, empty({rows}));
         this->register_parameter("bias_hh" + s, empty({rows}));
       }
       if (options.proj_size() > 0)
-        this->register_parameter("weight_hr" + s, empty({options.proj_size(), options.hidden_size()}));
+        this->register_parameter("weight_hr" + s,
+                                 empty({options.proj_size(), options.hidden_size()}));
     }
   reset_parameters();
 }
@@ -57,7 +62,8 @@ void RNNImplBase<Derived>::reset_parameters() {
 
 template <class Derived>
 void RNNImplBase<Derived>::pretty_print(std::ostream& stream) const {
-  stream << "grapnel::nn::" << Derived::title << '(' << options.input_size() << ", " << options.hidden_size();
+  stream << "grapnel::nn::" << Derived::title << '(' << options.input_size() << ", "
+         << options.hidden_size();
   if (options.num_layers() != 1) stream << ", num_layers=" << options.num_layers();
   if (!options.bias()) stream << ", bias=false";
   if (options.batch_first()) stream << ", batch_first=true";
@@ -86,18 +92,19 @@ Tensor RNNImplBase<Derived>::run(const Tensor& given, State& state) {
     for (Tensor& s : state) s = s.squeeze(1);
     return out;
   }
-  check(given.dim() == 3 && given.size(2) == options.input_size(), Derived::title, ": the input must be ",
-        options.batch_first() ? "[batch, time, " : "[time, batch, ", options.input_size(), "], got shape ",
-        given.shape(), ".");
+  check(given.dim() == 3 && given.size(2) == options.input_size(), Derived::title,
+        ": the input must be ", options.batch_first() ? "[batch, time, " : "[time, batch, ",
+        options.input_size(), "], got shape ", given.shape(), ".");
   Tensor x = options.batch_first() ? given.transpose(0, 1) : given;
   const int64_t time = x.size(0), batch = x.size(1), directions = options.bidirectional() ? 2 : 1,
                 slots = options.num_layers() * directions;
-  check(time > 0, Derived::title, ": the sequence is empty: the input has shape ", given.shape(), ".");
+  check(time > 0, Derived::title, ": the sequence is empty: the input has shape ", given.shape(),
+        ".");
   for (size_t i = 0; i < Derived::states; ++i) {
     const Shape shape{slots, batch, i == 0 ? state_size() : options.hidden_size()};
     if (!state[i].defined()) state[i] = zeros(shape, x.dtype());
-    check(state[i].shape() == shape, Derived::title, ": the initial state must have shape ", shape, ", got ",
-          state[i].shape(), ".");
+    check(state[i].shape() == shape, Derived::title, ": the initial state must have shape ", shape,
+          ", got ", state[i].shape(), ".");
   }
 
   std::vector<std::vector<Tensor>> last(Derived::states);
@@ -125,7 +132,8 @@ Tensor RNNImplBase<Derived>::run(const Tensor& given, State& state) {
   return options.batch_first() ? x.transpose(0, 1) : x;
 }
 
-// --- LSTM -------------------------------------------------------------------------------------------------------------------------
+// --- LSTM
+// -------------------------------------------------------------------------------------------------------------------------
 
 std::vector<Tensor> LSTMImpl::cell(const Tensor& projected, const std::vector<Tensor>& state,
                                    const RNNWeights& w) {
@@ -135,17 +143,20 @@ std::vector<Tensor> LSTMImpl::cell(const Tensor& projected, const std::vector<Te
   return {w.hr.defined() ? linear(h, w.hr) : h, c};
 }
 
-std::tuple<Tensor, LSTMImpl::States> LSTMImpl::forward(const Tensor& input, const std::optional<States>& hx) {
+std::tuple<Tensor, LSTMImpl::States> LSTMImpl::forward(const Tensor& input,
+                                                       const std::optional<States>& hx) {
   State state{hx ? std::get<0>(*hx) : Tensor(), hx ? std::get<1>(*hx) : Tensor()};
   Tensor out = run(input, state);
   return {out, {state[0], state[1]}};
 }
 
-// --- GRU --------------------------------------------------------------------------------------------------------------------------
+// --- GRU
+// --------------------------------------------------------------------------------------------------------------------------
 
 std::vector<Tensor> GRUImpl::cell(const Tensor& projected, const std::vector<Tensor>& state,
                                   const RNNWeights& w) {
-  const auto from_input = projected.chunk(3, -1), from_state = linear(state[0], w.hh, w.bias_hh).chunk(3, -1);
+  const auto from_input = projected.chunk(3, -1),
+             from_state = linear(state[0], w.hh, w.bias_hh).chunk(3, -1);
   const Tensor reset = (from_input[0] + from_state[0]).sigmoid(),
                update = (from_input[1] + from_state[1]).sigmoid();
   const Tensor next = (from_input[2] + reset * from_state[2]).tanh();

@@ -1,4 +1,5 @@
-/// LSTM and GRU. Shape letters: T time, N batch, I input_size, H hidden_size, D directions (1 or 2), K num_layers.
+/// LSTM and GRU. Shape letters: T time, N batch, I input_size, H hidden_size, D directions (1 or
+/// 2), K num_layers.
 #pragma once
 
 #include <optional>
@@ -29,12 +30,14 @@ struct RNNOptionsBase {
 using LSTMOptions = RNNOptionsBase;
 using GRUOptions = RNNOptionsBase;
 
-/// Weights of one layer and direction: [gates * H, input], [gates * H, state], and the biases [gates * H].
+/// Weights of one layer and direction: [gates * H, input], [gates * H, state], and the biases
+/// [gates * H].
 struct RNNWeights {
   Tensor ih, hh, bias_ih, bias_hh, hr;
 };
 
-/// What LSTM and GRU share: the parameters, under PyTorch's names (`weight_ih_l0`, `weight_hh_l0_reverse`, ...), and the layers.
+/// What LSTM and GRU share: the parameters, under PyTorch's names (`weight_ih_l0`,
+/// `weight_hh_l0_reverse`, ...), and the layers.
 template <class Derived>
 class RNNImplBase : public Cloneable<Derived> {
  public:
@@ -49,14 +52,18 @@ class RNNImplBase : public Cloneable<Derived> {
   RNNOptionsBase options;
 
  protected:
-  /// The state is one tensor (GRU) or two (LSTM), each [K * D, N, features]; undefined ones start as zeros.
+  /// The state is one tensor (GRU) or two (LSTM), each [K * D, N, features]; undefined ones start
+  /// as zeros.
   using State = std::vector<Tensor>;
-  /// Runs all layers in both directions. Returns the last layer's sequence and replaces `state` by the last one.
+  /// Runs all layers in both directions. Returns the last layer's sequence and replaces `state` by
+  /// the last one.
   Tensor run(const Tensor& input, State& state);
 
  private:
   RNNWeights weights(int64_t layer, bool reverse) const;
-  int64_t state_size() const { return options.proj_size() > 0 ? options.proj_size() : options.hidden_size(); }
+  int64_t state_size() const {
+    return options.proj_size() > 0 ? options.proj_size() : options.hidden_size();
+  }
 };
 
 /// Returns (output [T, N, D * H], (h [K * D, N, H], c [K * D, N, H])).

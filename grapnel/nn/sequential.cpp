@@ -5,7 +5,8 @@ namespace grapnel::nn {
 void SequentialImpl::push_back(std::string name, AnyModule module) {
   check(!module.is_empty(), "Sequential: the module '", name, "' is empty.");
   const auto registered = register_module(std::move(name), module.ptr());
-  check(registered == module.ptr(), "Sequential: a registration hook replaced a module; a Sequential holds what it was given.");
+  check(registered == module.ptr(),
+        "Sequential: a registration hook replaced a module; a Sequential holds what it was given.");
   modules_.push_back(std::move(module));
 }
 

@@ -9,8 +9,8 @@
 
 namespace grapnel::nn {
 
-/// Calls a function of one tensor: `Functional(relu)`, `Functional([](Tensor x) { return x * 2; })`. Further arguments are bound:
-/// `Functional(elu, 0.5)`.
+/// Calls a function of one tensor: `Functional(relu)`, `Functional([](Tensor x) { return x * 2;
+/// })`. Further arguments are bound: `Functional(elu, 0.5)`.
 class FunctionalImpl : public Cloneable<FunctionalImpl> {
  public:
   using Function = std::function<Tensor(Tensor)>;
@@ -20,7 +20,9 @@ class FunctionalImpl : public Cloneable<FunctionalImpl> {
   template <class F, class... A>
     requires(sizeof...(A) > 0)
   explicit FunctionalImpl(F function, A... args)
-      : function_([function = std::move(function), ... args = std::move(args)](Tensor x) { return function(std::move(x), args...); }) {}
+      : function_([function = std::move(function), ... args = std::move(args)](Tensor x) {
+          return function(std::move(x), args...);
+        }) {}
   void reset() override {}
   void pretty_print(std::ostream& stream) const override { stream << "grapnel::nn::Functional()"; }
   Tensor forward(Tensor input) { return function_(std::move(input)); }
@@ -38,7 +40,8 @@ class SequentialImpl : public Cloneable<SequentialImpl> {
     for (const NamedAnyModule& m : modules) push_back(m.name(), m.module());
   }
   template <class... M>
-    requires(sizeof...(M) > 0 && (std::is_constructible_v<AnyModule, M> && ...) && !(std::is_base_of_v<SequentialImpl, std::decay_t<M>> && ...))
+    requires(sizeof...(M) > 0 && (std::is_constructible_v<AnyModule, M> && ...) &&
+             !(std::is_base_of_v<SequentialImpl, std::decay_t<M>> && ...))
   explicit SequentialImpl(M&&... modules) {
     (push_back(AnyModule(std::forward<M>(modules))), ...);
   }
@@ -51,7 +54,8 @@ class SequentialImpl : public Cloneable<SequentialImpl> {
   template <class R = Tensor, class... A>
   R forward(A&&... args) {
     check(!modules_.empty(), "Sequential: it is empty, so there is nothing to call.");
-    if constexpr (std::is_same_v<R, Tensor> && sizeof...(A) == 1 && (std::is_same_v<std::decay_t<A>, Tensor> && ...)) {
+    if constexpr (std::is_same_v<R, Tensor> && sizeof...(A) == 1 &&
+                  (std::is_same_v<std::decay_t<A>, Tensor> && ...)) {
       return forward_tensor(std::forward<A>(args)...);
     } else {
       Args packed;
@@ -63,13 +67,17 @@ class SequentialImpl : public Cloneable<SequentialImpl> {
   /// The same on Values.
   Value any_forward(Args& args, Kwargs& kwargs);
 
-  void push_back(AnyModule module) { push_back(std::to_string(modules_.size()), std::move(module)); }
+  void push_back(AnyModule module) {
+    push_back(std::to_string(modules_.size()), std::move(module));
+  }
   void push_back(std::string name, AnyModule module);
   void extend(const SequentialImpl& other) {
     for (const AnyModule& m : other.modules_) push_back(m);
   }
   template <class M>
-  auto& at(size_t index) const { return any_at(index).get<M>(); }
+  auto& at(size_t index) const {
+    return any_at(index).get<M>();
+  }
   std::shared_ptr<Module> ptr(size_t index) const { return any_at(index).ptr(); }
   std::shared_ptr<Module> operator[](size_t index) const { return ptr(index); }
   size_t size() const noexcept { return modules_.size(); }
@@ -83,7 +91,8 @@ class SequentialImpl : public Cloneable<SequentialImpl> {
  private:
   Tensor forward_tensor(Tensor input);
   const AnyModule& any_at(size_t index) const {
-    check(index < modules_.size(), "Sequential: module ", index, " was asked for, but there are ", modules_.size(), ".");
+    check(index < modules_.size(), "Sequential: module ", index, " was asked for, but there are ",
+          modules_.size(), ".");
     return modules_[index];
   }
   std::vector<AnyModule> modules_;
@@ -95,7 +104,8 @@ class Sequential : public ModuleHolder<SequentialImpl> {
   using Impl = SequentialImpl;
   Sequential() = default;
   /// `Sequential({{"fc", Linear(4, 3)}, {"act", ReLU()}})`
-  Sequential(std::initializer_list<NamedAnyModule> modules) : ModuleHolder(std::make_shared<SequentialImpl>(modules)) {}
+  Sequential(std::initializer_list<NamedAnyModule> modules)
+      : ModuleHolder(std::make_shared<SequentialImpl>(modules)) {}
 };
 
 }  // namespace grapnel::nn

@@ -1,4 +1,5 @@
-/// StateDict: the parameters and buffers of a module by name, with what is known about each submodule.
+/// StateDict: the parameters and buffers of a module by name, with what is known about each
+/// submodule.
 #pragma once
 
 #include <map>
@@ -32,7 +33,7 @@ struct IncompatibleKeys {
 /// A load under way, as its pre-hooks see it. The entries may be renamed, added and removed.
 struct LoadContext {
   StateDict& state_dict;
-  const std::string& prefix;    ///< "encoder.fc." for that module's entries
+  const std::string& prefix;  ///< "encoder.fc." for that module's entries
   const Metadata& metadata;
   bool strict;
   std::vector<std::string>& missing_keys;

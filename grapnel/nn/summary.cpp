@@ -13,7 +13,8 @@ ModuleSummary summary(Module& module) {
     m.pretty_print(layer);
     int64_t own = 0;
     for (const Tensor& p : m.parameters(false)) own += p.numel();
-    out.rows.push_back({path, layer.str(), path.empty() ? 0 : 1 + std::ranges::count(path, '.'), own});
+    out.rows.push_back(
+        {path, layer.str(), path.empty() ? 0 : 1 + std::ranges::count(path, '.'), own});
   });
   for (const Tensor& p : module.parameters()) {
     out.parameters += p.numel();
@@ -49,11 +50,13 @@ std::ostream& operator<<(std::ostream& out, const ModuleSummary& s) {
   for (const auto& row : s.rows) {
     out << label(row);
     if (row.parameters > 0)
-      out << std::string(width + 2 - label(row).size(), ' ') << std::setw(14) << grouped(row.parameters);
+      out << std::string(width + 2 - label(row).size(), ' ') << std::setw(14)
+          << grouped(row.parameters);
     out << '\n';
   }
-  out << "parameters " << grouped(s.parameters) << " (" << grouped(s.trainable) << " trainable), buffers "
-      << grouped(s.buffers) << ", " << grouped((s.bytes + 1023) / 1024) << " KiB\n";
+  out << "parameters " << grouped(s.parameters) << " (" << grouped(s.trainable)
+      << " trainable), buffers " << grouped(s.buffers) << ", " << grouped((s.bytes + 1023) / 1024)
+      << " KiB\n";
   return out;
 }
 

@@ -7,14 +7,16 @@ namespace grapnel::nn {
 namespace {
 
 MultiheadAttentionOptions attention_options(const TransformerLayerOptions& o) {
-  return MultiheadAttentionOptions(o.d_model(), o.nhead()).dropout(o.dropout()).batch_first(o.batch_first());
+  return MultiheadAttentionOptions(o.d_model(), o.nhead())
+      .dropout(o.dropout())
+      .batch_first(o.batch_first());
 }
 LayerNorm norm_of(const TransformerLayerOptions& o) {
   return LayerNorm(LayerNormOptions({o.d_model()}).eps(o.layer_norm_eps()));
 }
 
-Tensor attend(const MultiheadAttention& attention, const Tensor& x, const Tensor& memory, const Tensor& mask,
-              const Tensor& padding) {
+Tensor attend(const MultiheadAttention& attention, const Tensor& x, const Tensor& memory,
+              const Tensor& mask, const Tensor& padding) {
   return std::get<0>(attention(x, memory, memory, padding, false, mask));
 }
 
@@ -74,8 +76,9 @@ void TransformerDecoderLayerImpl::reset() {
   dropout3 = register_module("dropout3", Dropout(o.dropout()));
 }
 
-Tensor TransformerDecoderLayerImpl::forward(const Tensor& tgt, const Tensor& memory, const Tensor& tgt_mask,
-                                            const Tensor& memory_mask, const Tensor& tgt_key_padding_mask,
+Tensor TransformerDecoderLayerImpl::forward(const Tensor& tgt, const Tensor& memory,
+                                            const Tensor& tgt_mask, const Tensor& memory_mask,
+                                            const Tensor& tgt_key_padding_mask,
                                             const Tensor& memory_key_padding_mask) {
   const bool first = options.norm_first();
   Tensor x = shortcut(tgt, norm1, first, [&](const Tensor& t) {

@@ -1,4 +1,5 @@
-/// TransformerEncoderLayer and TransformerDecoderLayer. Shape letters: N batch, L and S lengths, E d_model.
+/// TransformerEncoderLayer and TransformerDecoderLayer. Shape letters: N batch, L and S lengths, E
+/// d_model.
 #pragma once
 
 #include <functional>
@@ -43,15 +44,19 @@ using TransformerDecoderLayerOptions = TransformerLayerOptions;
 /// Self-attention and feed-forward, each with dropout, a shortcut and a norm.
 class TransformerEncoderLayerImpl : public Cloneable<TransformerEncoderLayerImpl> {
  public:
-  explicit TransformerEncoderLayerImpl(const TransformerEncoderLayerOptions& options_) : options(options_) {
+  explicit TransformerEncoderLayerImpl(const TransformerEncoderLayerOptions& options_)
+      : options(options_) {
     TransformerEncoderLayerImpl::reset();
   }
   TransformerEncoderLayerImpl(int64_t d_model, int64_t nhead)
       : TransformerEncoderLayerImpl(TransformerEncoderLayerOptions(d_model, nhead)) {}
   void reset() override;
-  void pretty_print(std::ostream& stream) const override { stream << "grapnel::nn::TransformerEncoderLayer"; }
+  void pretty_print(std::ostream& stream) const override {
+    stream << "grapnel::nn::TransformerEncoderLayer";
+  }
   /// Masks as in MultiheadAttention.
-  Tensor forward(const Tensor& src, const Tensor& src_mask = {}, const Tensor& src_key_padding_mask = {});
+  Tensor forward(const Tensor& src, const Tensor& src_mask = {},
+                 const Tensor& src_key_padding_mask = {});
 
   TransformerEncoderLayerOptions options;
   MultiheadAttention self_attn{nullptr};
@@ -61,16 +66,20 @@ class TransformerEncoderLayerImpl : public Cloneable<TransformerEncoderLayerImpl
 };
 GRAPNEL_MODULE(TransformerEncoderLayer);
 
-/// Self-attention, attention to `memory`, and feed-forward, each with dropout, a shortcut and a norm.
+/// Self-attention, attention to `memory`, and feed-forward, each with dropout, a shortcut and a
+/// norm.
 class TransformerDecoderLayerImpl : public Cloneable<TransformerDecoderLayerImpl> {
  public:
-  explicit TransformerDecoderLayerImpl(const TransformerDecoderLayerOptions& options_) : options(options_) {
+  explicit TransformerDecoderLayerImpl(const TransformerDecoderLayerOptions& options_)
+      : options(options_) {
     TransformerDecoderLayerImpl::reset();
   }
   TransformerDecoderLayerImpl(int64_t d_model, int64_t nhead)
       : TransformerDecoderLayerImpl(TransformerDecoderLayerOptions(d_model, nhead)) {}
   void reset() override;
-  void pretty_print(std::ostream& stream) const override { stream << "grapnel::nn::TransformerDecoderLayer"; }
+  void pretty_print(std::ostream& stream) const override {
+    stream << "grapnel::nn::TransformerDecoderLayer";
+  }
   Tensor forward(const Tensor& tgt, const Tensor& memory, const Tensor& tgt_mask = {},
                  const Tensor& memory_mask = {}, const Tensor& tgt_key_padding_mask = {},
                  const Tensor& memory_key_padding_mask = {});

@@ -13,7 +13,8 @@ Tensor grad_norm(const std::vector<Tensor>& parameters, double norm_type) {
   const bool largest = std::isinf(norm_type);
   std::vector<Tensor> norms;
   for (const Tensor& p : parameters)
-    if (p.grad().defined()) norms.push_back(largest ? p.grad().abs().max() : p.grad().norm(norm_type));
+    if (p.grad().defined())
+      norms.push_back(largest ? p.grad().abs().max() : p.grad().norm(norm_type));
   if (norms.empty()) return zeros({});
   const Tensor all = stack(norms);
   return largest ? all.max() : all.norm(norm_type);
@@ -50,8 +51,8 @@ Tensor parameters_to_vector(const std::vector<Tensor>& parameters) {
 void vector_to_parameters(const Tensor& vector, const std::vector<Tensor>& parameters) {
   int64_t total = 0, begin = 0;
   for (const Tensor& p : parameters) total += p.numel();
-  check(vector.dim() == 1 && vector.numel() == total, "vector_to_parameters: the parameters have ", total,
-        " numbers, the vector has shape ", vector.shape(), ".");
+  check(vector.dim() == 1 && vector.numel() == total, "vector_to_parameters: the parameters have ",
+        total, " numbers, the vector has shape ", vector.shape(), ".");
   for (const Tensor& p : parameters) {
     p.set_data(vector.detach().narrow(0, begin, p.numel()).view_as(p));
     begin += p.numel();

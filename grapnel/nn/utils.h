@@ -1,4 +1,5 @@
-/// Gradients and parameters of a whole model at once: clipping, and one long vector of all parameters.
+/// Gradients and parameters of a whole model at once: clipping, and one long vector of all
+/// parameters.
 ///
 /// Nothing here looks at values unless asked to, so that it compiles into a training step.
 #pragma once
@@ -15,7 +16,8 @@ struct ClipNormOptions {
 };
 /// The common norm of all gradients; parameters without one are left out.
 Tensor grad_norm(const std::vector<Tensor>& parameters, double norm_type = 2);
-/// Scales all gradients in place so that their common norm is at most max_norm; returns the norm before.
+/// Scales all gradients in place so that their common norm is at most max_norm; returns the norm
+/// before.
 Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm,
                        const ClipNormOptions& options = {});
 /// Clamps every element of every gradient to [-clip_value, clip_value], in place.

@@ -41,7 +41,10 @@ void Value::visit_tensors(const TensorVisitor& fn) {
 std::string Value::describe() const {
   return std::visit(Overloaded{
                         [](std::monostate) { return std::string("nothing"); },
-                        [](const Tensor& t) { return t.defined() ? str("a tensor of shape ", t.shape()) : std::string("an undefined tensor"); },
+                        [](const Tensor& t) {
+                          return t.defined() ? str("a tensor of shape ", t.shape())
+                                             : std::string("an undefined tensor");
+                        },
                         [](const List& list) { return str("a list of ", list.size(), " tensors"); },
                         [](const Map& map) { return str("a map of ", map.size(), " tensors"); },
                         [](const Args& parts) { return str("a tuple of ", parts.size()); },
@@ -60,9 +63,11 @@ void add_places(Places& places, Args& values) {
   const size_t first = places.count;
   places.count += values.size();
   for (size_t i = 0; i < values.size(); ++i)
-    if (values[i].is_tensor()) values[i].visit_tensors([&](Tensor& t) { places.tensors.push_back({first + i, &t}); });
+    if (values[i].is_tensor())
+      values[i].visit_tensors([&](Tensor& t) { places.tensors.push_back({first + i, &t}); });
   for (Value& value : values)
-    if (!value.is_tensor()) value.visit_tensors([&](Tensor& t) { places.tensors.push_back({places.count++, &t}); });
+    if (!value.is_tensor())
+      value.visit_tensors([&](Tensor& t) { places.tensors.push_back({places.count++, &t}); });
 }
 
 }  // namespace
@@ -70,7 +75,8 @@ void add_places(Places& places, Args& values) {
 Places Places::of(Args& args, Kwargs& kwargs) {
   Places places;
   add_places(places, args);
-  for (auto& [name, value] : kwargs) value.visit_tensors([&](Tensor& t) { places.tensors.push_back({places.count++, &t}); });
+  for (auto& [name, value] : kwargs)
+    value.visit_tensors([&](Tensor& t) { places.tensors.push_back({places.count++, &t}); });
   return places;
 }
 

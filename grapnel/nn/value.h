@@ -1,7 +1,7 @@
 /// Value, Args and Kwargs: what a module is called with and what it returns, as hooks see it.
 ///
-/// Any C++ value fits. Tensors, lists, maps and tuples of them are looked into, so that module hooks find every tensor; a struct of
-/// the user's is opened by a function beside it:
+/// Any C++ value fits. Tensors, lists, maps and tuples of them are looked into, so that module
+/// hooks find every tensor; a struct of the user's is opened by a function beside it:
 ///
 ///   struct Batch { Tensor x, y; };
 ///   template <class F> void visit_tensors(Batch& b, F&& fn) { fn(b.x); fn(b.y); }
@@ -24,7 +24,8 @@ namespace grapnel::nn {
 class Value;
 /// Positional arguments of a call.
 using Args = std::vector<Value>;
-/// Arguments by name. A forward that wants them takes a `const Kwargs&` last; callers pass one last: `net(x, Kwargs{{"bias", b}})`.
+/// Arguments by name. A forward that wants them takes a `const Kwargs&` last; callers pass one
+/// last: `net(x, Kwargs{{"bias", b}})`.
 using Kwargs = std::map<std::string, Value>;
 using TensorVisitor = std::function<void(Tensor&)>;
 
@@ -90,7 +91,8 @@ class Value {
 
  private:
   // bool, int64_t, double, std::string; Args is a tuple.
-  using Variant = std::variant<std::monostate, Tensor, List, Map, Args, bool, int64_t, double, std::string, detail::Boxed>;
+  using Variant = std::variant<std::monostate, Tensor, List, Map, Args, bool, int64_t, double,
+                               std::string, detail::Boxed>;
 
   template <class T>
   static Variant wrap(T&& value);
@@ -112,14 +114,16 @@ class Value {
 template <class T>
 Value::Variant Value::wrap(T&& value) {
   using D = std::decay_t<T>;
-  if constexpr (std::is_same_v<D, std::nullopt_t> || std::is_same_v<D, std::nullptr_t> || std::is_same_v<D, std::monostate>) {
+  if constexpr (std::is_same_v<D, std::nullopt_t> || std::is_same_v<D, std::nullptr_t> ||
+                std::is_same_v<D, std::monostate>) {
     return std::monostate();
   } else if constexpr (std::is_same_v<D, Value>) {
     return std::forward<T>(value).value_;
   } else if constexpr (detail::IsOptional<D>::value) {
     if (!value) return std::monostate();
     return wrap(*std::forward<T>(value));
-  } else if constexpr (std::is_same_v<D, Tensor> || std::is_same_v<D, List> || std::is_same_v<D, Map> || std::is_same_v<D, Args> ||
+  } else if constexpr (std::is_same_v<D, Tensor> || std::is_same_v<D, List> ||
+                       std::is_same_v<D, Map> || std::is_same_v<D, Args> ||
                        std::is_same_v<D, bool> || std::is_same_v<D, std::string>) {
     return std::forward<T>(value);
   } else if constexpr (std::is_integral_v<D>) {
@@ -129,9 +133,12 @@ Value::Variant Value::wrap(T&& value) {
   } else if constexpr (std::is_convertible_v<T, std::string>) {
     return std::string(std::forward<T>(value));
   } else if constexpr (detail::IsTuple<D>::value) {
-    return std::apply([](auto&&... parts) { return Args{Value(std::forward<decltype(parts)>(parts))...}; }, std::forward<T>(value));
+    return std::apply(
+        [](auto&&... parts) { return Args{Value(std::forward<decltype(parts)>(parts))...}; },
+        std::forward<T>(value));
   } else {
-    static_assert(std::is_copy_constructible_v<D>, "module hooks need arguments and results that can be copied");
+    static_assert(std::is_copy_constructible_v<D>,
+                  "module hooks need arguments and results that can be copied");
     detail::Boxed box{std::any(std::forward<T>(value)), nullptr};
     if constexpr (detail::Opens<D>) box.visit = &detail::open_any<D>;
     return box;
@@ -166,12 +173,14 @@ T Value::to() const {
     const Args& parts = tuple();
     if (parts.size() != n) [[unlikely]]
       fail("the value is ", describe(), ", expected a tuple of ", n, ".");
-    return [&]<size_t... i>(std::index_sequence<i...>) { return T{parts[i].template to<std::tuple_element_t<i, T>>()...}; }(
-        std::make_index_sequence<n>());
+    return [&]<size_t... i>(std::index_sequence<i...>) {
+      return T{parts[i].template to<std::tuple_element_t<i, T>>()...};
+    }(std::make_index_sequence<n>());
   } else {
     const T* found = boxed<T>();
     if (found == nullptr) [[unlikely]]
-      fail("the value is ", describe(), ", expected a value of the type that forward takes or returns.");
+      fail("the value is ", describe(),
+           ", expected a value of the type that forward takes or returns.");
     return *found;
   }
 }
@@ -179,9 +188,10 @@ T Value::to() const {
 /// Where each gradient stands in the lists of a module's backward hooks.
 ///
 /// Note [Places of gradients]
-/// One place per positional argument, undefined unless the argument is a tensor that requires grad. Tensors inside containers
-/// follow, argument by argument, and then those among the arguments by name, in the order of the names. For results: one place per
-/// element of a tuple, list or map, otherwise a single one; tensors inside elements of a tuple follow as above.
+/// One place per positional argument, undefined unless the argument is a tensor that requires grad.
+/// Tensors inside containers follow, argument by argument, and then those among the arguments by
+/// name, in the order of the names. For results: one place per element of a tuple, list or map,
+/// otherwise a single one; tensors inside elements of a tuple follow as above.
 struct Places {
   struct Found {
     size_t place;

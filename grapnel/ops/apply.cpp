@@ -20,8 +20,8 @@ bool any_tracks(Inputs inputs) {
 
 /// What the inputs of a call are, seen in one pass.
 struct Facts {
-  bool
-      numbers;  ///< plain numbers, all of them, with their values at hand; arithmetic among them is never deferred
+  bool numbers;    ///< plain numbers, all of them, with their values at hand; arithmetic among them
+                   ///< is never deferred
   bool may_track;  ///< a gradient may flow to one of them
 
   explicit Facts(Inputs inputs) : numbers(!inputs.empty()), may_track(false) {
@@ -37,8 +37,8 @@ struct Facts {
   }
 };
 
-[[gnu::always_inline]] inline void compute(const Op& op, Inputs inputs, const void* attrs, const Facts& facts,
-                                           Outputs& out) {
+[[gnu::always_inline]] inline void compute(const Op& op, Inputs inputs, const void* attrs,
+                                           const Facts& facts, Outputs& out) {
   if (record::active() && !facts.numbers) {
     record::call(op, inputs, attrs, out);
   } else {
@@ -46,7 +46,8 @@ struct Facts {
     op.infer(inputs, attrs, specs);
     if (op.family == Family::view) out.resize(specs.size());
     else
-      for (const TensorSpec& spec : specs) out.emplace_back(TensorImpl::empty(spec.sizes, spec.dtype));
+      for (const TensorSpec& spec : specs)
+        out.emplace_back(TensorImpl::empty(spec.sizes, spec.dtype));
     op.run(op, inputs, attrs, {out.data(), out.size()});
   }
   if (op.family == Family::pointwise && inputs[0]->impl().wrapped_number) [[unlikely]] {
@@ -71,8 +72,8 @@ void check_no_internal_overlap(const Tensor& self, std::string_view op) {
   const TensorImpl& t = self.impl();
   for (int i = 0; i < t.sizes.size(); ++i)
     check(t.sizes[i] <= 1 || t.strides[i] != 0, op,
-          ": elements of the tensor to write share memory (it was expanded: shape ", t.sizes, ", strides ",
-          t.strides, ").\nWrite to a clone() instead.");
+          ": elements of the tensor to write share memory (it was expanded: shape ", t.sizes,
+          ", strides ", t.strides, ").\nWrite to a clone() instead.");
 }
 
 }  // namespace
@@ -110,17 +111,19 @@ Tensor& apply_inplace(const Op& op, Inputs inputs, const void* attrs) {
   check(can_cast(specs[0].dtype, self.dtype()), op.name, "_: a result of type ", specs[0].dtype,
         " cannot be written into a tensor of type ", self.dtype(), ".");
 
-  // The write goes through all that share memory with self. What the gradients need of them is kept as it was, in copies
-  // that are recorded, since gradients can be differentiated again.
+  // The write goes through all that share memory with self. What the gradients need of them is kept
+  // as it was, in copies that are recorded, since gradients can be differentiated again.
   SmallVector<const Tensor*, 4> kept(inputs.begin(), inputs.end());
   SmallVector<Tensor, 2> copies;
   if (recording) {
     copies.reserve(inputs.size());
     SaveMask wanted = 0;
     for (size_t i = 0; i < inputs.size(); ++i)
-      if (inputs[i]->defined() && tape::tracks(*inputs[i])) wanted |= op.saves_for(static_cast<int>(i));
+      if (inputs[i]->defined() && tape::tracks(*inputs[i]))
+        wanted |= op.saves_for(static_cast<int>(i));
     for (size_t i = 0; i < inputs.size(); ++i)
-      if ((wanted & input(static_cast<int>(i))) && inputs[i]->defined() && inputs[i]->is_alias_of(self))
+      if ((wanted & input(static_cast<int>(i))) && inputs[i]->defined() &&
+          inputs[i]->is_alias_of(self))
         kept[i] = &copies.emplace_back(inputs[i]->clone());
   }
 
@@ -133,8 +136,8 @@ Tensor& apply_inplace(const Op& op, Inputs inputs, const void* attrs) {
 }
 
 DType result_type(Inputs inputs) {
-  // Three ranks of say: tensors with dimensions, 0-dimensional tensors, plain numbers. A lower rank counts only when its
-  // kind (bool, integer, floating) is above that of the ranks before it.
+  // Three ranks of say: tensors with dimensions, 0-dimensional tensors, plain numbers. A lower rank
+  // counts only when its kind (bool, integer, floating) is above that of the ranks before it.
   auto kind = [](DType t) { return is_floating(t) ? 2 : t == DType::Bool ? 0 : 1; };
   int present[3] = {};
   DType types[3] = {};
@@ -144,8 +147,10 @@ DType result_type(Inputs inputs) {
     const int rank = impl.wrapped_number ? 2 : impl.sizes.empty() ? 1 : 0;
     types[rank] = present[rank]++ ? promote_types(types[rank], impl.dtype) : impl.dtype;
   }
-  // A number becomes the default type only beside a tensor; arithmetic among numbers keeps all their digits.
-  if (types[2] == DType::Float64 && present[2] && (present[0] || present[1])) types[2] = get_default_dtype();
+  // A number becomes the default type only beside a tensor; arithmetic among numbers keeps all
+  // their digits.
+  if (types[2] == DType::Float64 && present[2] && (present[0] || present[1]))
+    types[2] = get_default_dtype();
   bool have = false;
   DType result = DType::Float32;
   for (int rank = 0; rank < 3; ++rank) {

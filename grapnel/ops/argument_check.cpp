@@ -33,7 +33,12 @@ std::string place(const Tensor& t, int64_t linear) {
 }
 
 /// The kinds of values that integers refuse.
-enum class Refused : int64_t { floor_divide_by_zero, fmod_by_zero, remainder_by_zero, negative_exponent };
+enum class Refused : int64_t {
+  floor_divide_by_zero,
+  fmod_by_zero,
+  remainder_by_zero,
+  negative_exponent
+};
 
 std::string_view op_of_rule(Refused rule) {
   switch (rule) {
@@ -49,17 +54,19 @@ void check_now(const Tensor& t, Refused rule) {
   if (rule == Refused::negative_exponent) {
     const int64_t negative = find_first(t, [](int64_t x) { return x < 0; });
     if (negative >= 0)
-      fail("pow: the exponent is negative", place(t, negative), ", and integers have no fractions.\n",
-           "Convert the base first: x.to(kFloat32).");
+      fail("pow: the exponent is negative", place(t, negative),
+           ", and integers have no fractions.\n", "Convert the base first: x.to(kFloat32).");
   } else {
     const int64_t zero = find_first(t, [](int64_t x) { return x == 0; });
     if (zero >= 0)
-      fail(op_of_rule(rule), ": the divisor is 0", place(t, zero), ", and integers have no infinity.\n",
+      fail(op_of_rule(rule), ": the divisor is 0", place(t, zero),
+           ", and integers have no infinity.\n",
            "Replace zeros first, or divide floating-point tensors.");
   }
 }
 
-/// The same for values that are not there yet: done when the graph runs. A call without results is never dropped.
+/// The same for values that are not there yet: done when the graph runs. A call without results is
+/// never dropped.
 struct CheckIntegers : Call<1> {
   static constexpr std::string_view name = "check_integers";
   struct Attrs {
@@ -67,7 +74,9 @@ struct CheckIntegers : Call<1> {
     static void visit(auto& self, auto&& v) { v("rule", self.rule); }
   };
   static void infer(Inputs, const Attrs&, Specs&) {}
-  static void run(Inputs inputs, const Attrs& attrs, std::span<Tensor>) { check_now(*inputs[0], static_cast<Refused>(attrs.rule)); }
+  static void run(Inputs inputs, const Attrs& attrs, std::span<Tensor>) {
+    check_now(*inputs[0], static_cast<Refused>(attrs.rule));
+  }
   static Samples samples() { return {}; }
 };
 
@@ -87,7 +96,8 @@ bool is_integer_op(const Tensor& a, const Tensor& b) {
 
 void check_divisor(std::string_view op, const Tensor& a, const Tensor& b) {
   if (!is_integer_op(a, b)) return;
-  for (const Refused rule : {Refused::floor_divide_by_zero, Refused::fmod_by_zero, Refused::remainder_by_zero})
+  for (const Refused rule :
+       {Refused::floor_divide_by_zero, Refused::fmod_by_zero, Refused::remainder_by_zero})
     if (op_of_rule(rule) == op) check_values(b, rule);
 }
 
@@ -100,11 +110,13 @@ void check_not_bool(std::string_view op, const Tensor& t, std::string_view advic
 }
 
 void check_no_floats(std::string_view op, const Tensor& a, const Tensor& b) {
-  check(is_integer_op(a, b), op, ": needs integers or bools, got ", a.dtype(), " and ", b.dtype(), ".");
+  check(is_integer_op(a, b), op, ": needs integers or bools, got ", a.dtype(), " and ", b.dtype(),
+        ".");
 }
 
 void check_mask(std::string_view op, const Tensor& mask) {
-  check(mask.dtype() == kBool, op, ": the mask must be bool, got ", mask.dtype(), ".\nMake one with a comparison: mask != 0.");
+  check(mask.dtype() == kBool, op, ": the mask must be bool, got ", mask.dtype(),
+        ".\nMake one with a comparison: mask != 0.");
 }
 
 }  // namespace grapnel

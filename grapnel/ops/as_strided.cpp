@@ -1,4 +1,5 @@
-/// Views given by memory layout: a buffer stands for the storage, and tensors are read from it or written to it by aliases.
+/// Views given by memory layout: a buffer stands for the storage, and tensors are read from it or
+/// written to it by aliases.
 #include "grapnel/ops/defs/view.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
@@ -17,7 +18,8 @@ int64_t end_of(const Geometry& g) {
   return last + 1;
 }
 
-/// Whether two elements of `g` may lie in one place. Sorted by stride, each dimension must step over all smaller ones.
+/// Whether two elements of `g` may lie in one place. Sorted by stride, each dimension must step
+/// over all smaller ones.
 bool overlaps(const Geometry& g) {
   std::vector<std::pair<int64_t, int64_t>> dims;
   for (int i = 0; i < g.sizes.size(); ++i) {
@@ -40,7 +42,8 @@ struct Window {
 
   /// A fresh one, all zeros.
   Window(const StridedAttrs& a, DType dtype) : Window(a, dtype, Tensor()) {}
-  /// Where base lies densely and holds all of the view, `values`, contiguous and in base's shape, is the window itself.
+  /// Where base lies densely and holds all of the view, `values`, contiguous and in base's shape,
+  /// is the window itself.
   Window(const StridedAttrs& a, DType dtype, const Tensor& values) {
     const int64_t begin = std::min(a.base.offset, a.view.offset);
     const int64_t end = std::max({end_of(a.base), end_of(a.view), begin});
@@ -81,8 +84,9 @@ StridedAttrs transposed_sample() { return {{{3, 4}, {1, 3}, 0}, {{2, 3}, {3, 1},
 
 Geometry AsStrided::geometry(const Tensor& x, const Attrs& a) {
   const auto capacity = static_cast<int64_t>(x.impl().storage->bytes() / x.element_size());
-  check(end_of(a.view) <= capacity, "as_strided: size ", a.view.sizes, ", stride ", a.view.strides, " and offset ", a.view.offset,
-        " reach element ", end_of(a.view) - 1, ", but the storage has ", capacity, " elements.");
+  check(end_of(a.view) <= capacity, "as_strided: size ", a.view.sizes, ", stride ", a.view.strides,
+        " and offset ", a.view.offset, " reach element ", end_of(a.view) - 1,
+        ", but the storage has ", capacity, " elements.");
   return a.view;
 }
 
@@ -119,36 +123,47 @@ void AsStridedScatter::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
 }
 Grads AsStridedScatter::grad(const Saved& s, const Tensor& g) {
   const Attrs& a = s.attrs<Attrs>();
-  return {s.needs(0) ? as_strided_scatter(g, zeros(a.view.sizes, g.dtype()), a.base, a.view) : Tensor(),
-          s.needs(1) ? as_strided_copy(g, a.base, a.view) : Tensor()};
+  return {
+      s.needs(0) ? as_strided_scatter(g, zeros(a.view.sizes, g.dtype()), a.base, a.view) : Tensor(),
+      s.needs(1) ? as_strided_copy(g, a.base, a.view) : Tensor()};
 }
 
 Samples AsStrided::samples() { return {sample({sample_storage()}, overlapping_sample())}; }
 Samples AsStridedCopy::samples() {
-  return {sample({sample_storage()}, overlapping_sample()), sample({sample_tensor({3, 4})}, transposed_sample())};
+  return {sample({sample_storage()}, overlapping_sample()),
+          sample({sample_tensor({3, 4})}, transposed_sample())};
 }
 Samples AsStridedBackward::samples() {
-  return {sample({sample_tensor({3, 4})}, overlapping_sample()), sample({sample_tensor({2, 3})}, transposed_sample())};
+  return {sample({sample_tensor({3, 4})}, overlapping_sample()),
+          sample({sample_tensor({2, 3})}, transposed_sample())};
 }
 Samples AsStridedScatter::samples() {
   return {sample({sample_tensor({3, 4}), sample_tensor({2, 3}, 1, 2)}, transposed_sample())};
 }
 
-Tensor as_strided_view(const Tensor& base, const Geometry& view) { return apply<AsStrided>({geometry_of(base), view}, base); }
+Tensor as_strided_view(const Tensor& base, const Geometry& view) {
+  return apply<AsStrided>({geometry_of(base), view}, base);
+}
 Tensor as_strided_backward(const Tensor& grad, const Geometry& base, const Geometry& view) {
   return apply<AsStridedBackward>({base, view}, grad);
 }
-Tensor as_strided_copy(const Tensor& x, const Geometry& base, const Geometry& view) { return apply<AsStridedCopy>({base, view}, x); }
-Tensor as_strided_scatter(const Tensor& base, const Tensor& source, const Geometry& base_geometry, const Geometry& view) {
+Tensor as_strided_copy(const Tensor& x, const Geometry& base, const Geometry& view) {
+  return apply<AsStridedCopy>({base, view}, x);
+}
+Tensor as_strided_scatter(const Tensor& base, const Tensor& source, const Geometry& base_geometry,
+                          const Geometry& view) {
   return apply<AsStridedScatter>({base_geometry, view}, base, source);
 }
 
-Tensor Tensor::as_strided(IntArrayRef size, IntArrayRef stride, std::optional<int64_t> storage_offset) const {
+Tensor Tensor::as_strided(IntArrayRef size, IntArrayRef stride,
+                          std::optional<int64_t> storage_offset) const {
   GRAPNEL_CALL_SITE;
-  check(size.size() == stride.size(), "as_strided: ", size.size(), " sizes ", size, " but ", stride.size(), " strides ", stride,
-        ".\nGive one stride per size.");
+  check(size.size() == stride.size(), "as_strided: ", size.size(), " sizes ", size, " but ",
+        stride.size(), " strides ", stride, ".\nGive one stride per size.");
   checked_numel(size, "as_strided");
-  for (int64_t s : stride) check(s >= 0, "as_strided: strides must not be negative, got ", stride, ".\nUse flip to turn a dimension around.");
+  for (int64_t s : stride)
+    check(s >= 0, "as_strided: strides must not be negative, got ", stride,
+          ".\nUse flip to turn a dimension around.");
   const int64_t offset = storage_offset.value_or(this->storage_offset());
   check(offset >= 0, "as_strided: the offset must not be negative, got ", offset, ".");
   return as_strided_view(*this, {Shape(size), Shape(stride), offset});

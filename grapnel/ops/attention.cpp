@@ -1,5 +1,5 @@
-/// Attention: one op where a mask is at most causal, else from matmul and softmax. q [..., L, E], k [..., S, E], v [..., S, D]; L queries,
-/// S keys.
+/// Attention: one op where a mask is at most causal, else from matmul and softmax. q [..., L, E], k
+/// [..., S, E], v [..., S, D]; L queries, S keys.
 #include "grapnel/ops/defs/attention.h"
 
 #include <cmath>
@@ -21,7 +21,8 @@ namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-// --- one head after another on raw memory ---------------------------------------------------------------------------------
+// --- one head after another on raw memory
+// ---------------------------------------------------------------------------------
 
 /// An operand [B, H, rows, features] whose features lie side by side.
 struct Heads {
@@ -62,7 +63,8 @@ void store_zeros(const Tensor& out, const Tensor& buffer) {
   store_result(out, buffer);
 }
 
-// --- by other ops ---------------------------------------------------------------------------------------------------------
+// --- by other ops
+// ---------------------------------------------------------------------------------------------------------
 
 /// The weights of each key for each query.
 Tensor plain_weights(const Tensor& query, const Tensor& key, double scale, bool causal) {
@@ -80,7 +82,8 @@ Tensor weights_where(const Tensor& scores, const Tensor& nothing) {
 
 /// Whether the op serves: equal batches and types, and nobody asks for other types than these.
 bool is_plain(const Tensor& q, const Tensor& k, const Tensor& v) {
-  if (q.dim() > 4 || k.dim() != q.dim() || v.dim() != q.dim() || Autocast::is_enabled()) return false;
+  if (q.dim() > 4 || k.dim() != q.dim() || v.dim() != q.dim() || Autocast::is_enabled())
+    return false;
   for (int i = 0; i < q.dim() - 2; ++i)
     if (k.shape()[i] != q.shape()[i] || v.shape()[i] != q.shape()[i]) return false;
   return is_floating(q.dtype()) && k.dtype() == q.dtype() && v.dtype() == q.dtype();
@@ -92,24 +95,26 @@ Tensor with_four_dims(Tensor t) {
 }
 
 Tensor one_op(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionAttrs& attrs) {
-  Tensor out =
-      apply<Attention>(attrs, with_four_dims(q), with_four_dims(k), with_four_dims(v)).transpose(1, 2);
+  Tensor out = apply<Attention>(attrs, with_four_dims(q), with_four_dims(k), with_four_dims(v))
+                   .transpose(1, 2);
   if (q.dim() < 4) out = out.squeeze(1);
   return q.dim() < 3 ? out.squeeze(0) : out;
 }
 
 }  // namespace
 
-// --- the op ---------------------------------------------------------------------------------------------------------------
+// --- the op
+// ---------------------------------------------------------------------------------------------------------------
 
 namespace {
 
 TensorSpec result_spec(std::string_view op, const Tensor& q, const Tensor& k, const Tensor& v) {
-  check(is_floating(q.dtype()), op, ": not defined for ", q.dtype(), ".\nConvert first: x.to(kFloat32).");
+  check(is_floating(q.dtype()), op, ": not defined for ", q.dtype(),
+        ".\nConvert first: x.to(kFloat32).");
   check(q.dim() == 4 && k.shape() == Shape{q.size(0), q.size(1), k.size(-2), q.size(3)} &&
             v.shape() == Shape{q.size(0), q.size(1), k.size(-2), v.size(-1)},
-        op, ": needs q [B, H, L, E], k [B, H, S, E] and v [B, H, S, D], got ", q.shape(), ", ", k.shape(),
-        " and ", v.shape(), ".");
+        op, ": needs q [B, H, L, E], k [B, H, S, E] and v [B, H, S, D], got ", q.shape(), ", ",
+        k.shape(), " and ", v.shape(), ".");
   return {{q.size(0), q.size(2), q.size(1), v.size(3)}, q.dtype()};
 }
 
@@ -147,21 +152,23 @@ void Attention::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
 }
 
 Grads Attention::grad(const Saved& s, const Tensor& g) {
-  const Outputs grads = apply_all<AttentionBackward>(s.attrs<Attrs>(), g, s.input(0), s.input(1), s.input(2));
+  const Outputs grads =
+      apply_all<AttentionBackward>(s.attrs<Attrs>(), g, s.input(0), s.input(1), s.input(2));
   return {grads[0].transpose(1, 2), grads[1].transpose(1, 2), grads[2].transpose(1, 2)};
 }
 
 Samples Attention::samples() {
   const auto of = [](int64_t queries, int64_t keys, Attrs attrs) {
-    return sample({sample_tensor({2, 2, queries, 3}, -1, 1), sample_tensor({2, 2, keys, 3}, -1, 1.5),
-                   sample_tensor({2, 2, keys, 2})},
+    return sample({sample_tensor({2, 2, queries, 3}, -1, 1),
+                   sample_tensor({2, 2, keys, 3}, -1, 1.5), sample_tensor({2, 2, keys, 2})},
                   attrs);
   };
   return {of(3, 4, {.scale = 0.7, .causal = false}), of(4, 3, {.scale = 0.7, .causal = true}),
           of(2, 4, {.scale = -0.5, .causal = true})};
 }
 
-// --- its gradient ---------------------------------------------------------------------------------------------------------
+// --- its gradient
+// ---------------------------------------------------------------------------------------------------------
 
 void AttentionBackward::infer(Inputs in, const Attrs&, Specs& out) {
   const TensorSpec result = result_spec(name, *in[1], *in[2], *in[3]);
@@ -182,7 +189,8 @@ void AttentionBackward::run(Inputs in, const Attrs& attrs, std::span<Tensor> out
   }
   const Heads g = Heads::side_by_side(*in[0], wide), q = Heads::operand(*in[1], wide),
               k = Heads::operand(*in[2], wide), v = Heads::operand(*in[3], wide);
-  const Heads dq = Heads::side_by_side(results[0], wide), dk = Heads::side_by_side(results[1], wide),
+  const Heads dq = Heads::side_by_side(results[0], wide),
+              dk = Heads::side_by_side(results[1], wide),
               dv = Heads::side_by_side(results[2], wide);
   const int64_t heads = q.tensor.size(1);
   base::parallel_for(q.tensor.size(0) * heads, 1, [&](int64_t begin, int64_t end) {
@@ -202,10 +210,12 @@ void AttentionBackward::run(Inputs in, const Attrs& attrs, std::span<Tensor> out
   for (size_t i = 0; i < 3; ++i) store_result(out[i], results[i]);
 }
 
-/// With w the weights, d = g @ v.mT and s = w * (d - sum(w * d)), the outputs are scale * s @ k, scale * s.mT @ q and w.mT @ g.
+/// With w the weights, d = g @ v.mT and s = w * (d - sum(w * d)), the outputs are scale * s @ k,
+/// scale * s.mT @ q and w.mT @ g.
 Grads AttentionBackward::grad(const Saved& saved, const Grads& incoming) {
   const Attrs& attrs = saved.attrs<Attrs>();
-  const Tensor g = saved.input(0).transpose(1, 2), q = saved.input(1), k = saved.input(2), v = saved.input(3);
+  const Tensor g = saved.input(0).transpose(1, 2), q = saved.input(1), k = saved.input(2),
+               v = saved.input(3);
   const auto along = [](const Tensor& t) { return t.sum(-1, true); };
   const auto add = [](Tensor& to, const Tensor& more) { to = to.defined() ? to + more : more; };
   const Tensor w = plain_weights(q, k, attrs.scale, attrs.causal), d = matmul(g, v.mT()),
@@ -248,23 +258,25 @@ Samples AttentionBackward::samples() {
   return samples;
 }
 
-// --- the function ---------------------------------------------------------------------------------------------------------
+// --- the function
+// ---------------------------------------------------------------------------------------------------------
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const Tensor& attn_mask, double dropout_p, bool is_causal,
                                     std::optional<double> scale) {
   GRAPNEL_CALL_SITE;
   check(query.dim() >= 2 && key.dim() >= 2 && value.dim() >= 2,
-        "scaled_dot_product_attention: query, key and value need at least two dimensions, ", "got shapes ",
-        query.shape(), ", ", key.shape(), " and ", value.shape(), ".");
+        "scaled_dot_product_attention: query, key and value need at least two dimensions, ",
+        "got shapes ", query.shape(), ", ", key.shape(), " and ", value.shape(), ".");
   check(query.size(-1) == key.size(-1),
         "scaled_dot_product_attention: query and key must have equally many features, got shapes ",
         query.shape(), " and ", key.shape(), ".");
   check(key.size(-2) == value.size(-2),
-        "scaled_dot_product_attention: there must be one value per key, got shapes ", key.shape(), " and ",
-        value.shape(), ".");
-  check(!is_causal || !attn_mask.defined(),
-        "scaled_dot_product_attention: is_causal is a mask of its own; pass either it or attn_mask.");
+        "scaled_dot_product_attention: there must be one value per key, got shapes ", key.shape(),
+        " and ", value.shape(), ".");
+  check(
+      !is_causal || !attn_mask.defined(),
+      "scaled_dot_product_attention: is_causal is a mask of its own; pass either it or attn_mask.");
 
   const double factor = scale ? *scale : 1 / std::sqrt(static_cast<double>(query.size(-1)));
   if (!attn_mask.defined()) {
@@ -278,8 +290,9 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     weights = weights_where(masked_fill(scores, logical_not(attn_mask), kNever),
                             logical_not(attn_mask.any(-1, true)));
   } else {
-    check(attn_mask.dtype() == query.dtype(), "scaled_dot_product_attention: attn_mask must be bool or ",
-          query.dtype(), ", got ", attn_mask.dtype(), ".");
+    check(attn_mask.dtype() == query.dtype(),
+          "scaled_dot_product_attention: attn_mask must be bool or ", query.dtype(), ", got ",
+          attn_mask.dtype(), ".");
     weights = weights_where(scores + attn_mask, attn_mask.detach().amax({-1}, true) == kNever);
   }
   return matmul(dropout(weights, dropout_p, true), value);

@@ -4,8 +4,8 @@ namespace grapnel {
 
 Autocast::Autocast(DType dtype) : before_(type) {
   check(dtype == kBFloat16 || dtype == kFloat16 || dtype == kFloat32,
-        "Autocast: products can be computed in bf16 or f16 (or f32, which casts nothing), not in ", dtype,
-        ".");
+        "Autocast: products can be computed in bf16 or f16 (or f32, which casts nothing), not in ",
+        dtype, ".");
   type = dtype;
 }
 

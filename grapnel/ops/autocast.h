@@ -1,4 +1,5 @@
-/// Autocast: inside its scope products and convolutions of f32 tensors compute in bf16 or f16, on this thread.
+/// Autocast: inside its scope products and convolutions of f32 tensors compute in bf16 or f16, on
+/// this thread.
 ///
 ///   {
 ///     Autocast scope(kBFloat16);
@@ -7,14 +8,16 @@
 ///   loss.backward();                         // each gradient has the type of its tensor
 ///
 /// Note [What autocast casts]
-/// | op                                                        | inputs                      | result |
+/// | op                                                        | inputs                      |
+/// result |
 /// |-----------------------------------------------------------|-----------------------------|--------|
-/// | matmul, mm, bmm, mv, addmm, linear, conv1d, conv2d        | f32 (f16, bf16) to `dtype`  | dtype  |
-/// | softmax, log_softmax, layer_norm, losses                  | f16, bf16 to f32            | f32    |
-/// | all others                                                | as they are                 | promoted as always |
-/// f64 and integers are never cast. The casts are ordinary ops on the tape: a parameter stays f32 and gets its gradient in f32, and a
-/// hook sees the gradient in the type of its own tensor (bf16 for the result of a product). Formulas of the backward pass are not
-/// cast again, whatever scope backward() is called in.
+/// | matmul, mm, bmm, mv, addmm, linear, conv1d, conv2d        | f32 (f16, bf16) to `dtype`  |
+/// dtype  | | softmax, log_softmax, layer_norm, losses                  | f16, bf16 to f32 | f32 |
+/// | all others                                                | as they are                 |
+/// promoted as always | f64 and integers are never cast. The casts are ordinary ops on the tape: a
+/// parameter stays f32 and gets its gradient in f32, and a hook sees the gradient in the type of
+/// its own tensor (bf16 for the result of a product). Formulas of the backward pass are not cast
+/// again, whatever scope backward() is called in.
 #pragma once
 
 #include "grapnel/tensor/tensor.h"
@@ -41,7 +44,8 @@ class Autocast {
 /// For the ops. One comparison is what a program without autocast pays.
 struct autocast {
   static bool lowers(const Tensor& t) {
-    return t.defined() && t.is_floating_point() && t.dtype() != DType::Float64 && t.dtype() != Autocast::type;
+    return t.defined() && t.is_floating_point() && t.dtype() != DType::Float64 &&
+           t.dtype() != Autocast::type;
   }
   static bool lowers(const Tensor& a, const Tensor& b) {
     return Autocast::is_enabled() && (lowers(a) || lowers(b));
@@ -50,7 +54,9 @@ struct autocast {
   static bool widens(const Tensor& t) {
     return Autocast::is_enabled() && (t.dtype() == DType::Float16 || t.dtype() == DType::BFloat16);
   }
-  static Tensor wide(const Tensor& t) { return t.defined() && widens(t) ? t.to(DType::Float32) : t; }
+  static Tensor wide(const Tensor& t) {
+    return t.defined() && widens(t) ? t.to(DType::Float32) : t;
+  }
 };
 
 }  // namespace grapnel

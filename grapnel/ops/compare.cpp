@@ -12,7 +12,8 @@ namespace grapnel {
 namespace {
 
 bool all_hold(const Tensor& mask) {
-  const ReduceAttrs everything{.dims = wrap_dims({}, static_cast<int>(mask.dim()), "all"), .keepdim = false};
+  const ReduceAttrs everything{.dims = wrap_dims({}, static_cast<int>(mask.dim()), "all"),
+                               .keepdim = false};
   return apply<All>(everything, mask).item<bool>();
 }
 
@@ -20,7 +21,8 @@ bool all_hold(const Tensor& mask) {
 
 Scalar Tensor::item() const {
   GRAPNEL_CALL_SITE;
-  check(numel() == 1, "item: the tensor has ", numel(), " elements (shape ", shape(), "), not one.\nSelect one first, e.g. t[0].item().");
+  check(numel() == 1, "item: the tensor has ", numel(), " elements (shape ", shape(),
+        "), not one.\nSelect one first, e.g. t[0].item().");
   const record::Reading reading("item");
   const void* data = impl().data();
   return visit_dtype(dtype(), [&]<class T>() {
@@ -43,7 +45,8 @@ bool Tensor::equal(const Tensor& other) const {
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
   GRAPNEL_CALL_SITE;
   const record::Reading reading("allclose");
-  check(rtol >= 0 && atol >= 0, "allclose: tolerances must not be negative, got rtol ", rtol, " and atol ", atol, ".");
+  check(rtol >= 0 && atol >= 0, "allclose: tolerances must not be negative, got rtol ", rtol,
+        " and atol ", atol, ".");
   // In f64 the tolerances are what they say, also for narrow types and integers.
   auto wide = [](const Tensor& t) {
     Tensor w(TensorImpl::empty(t.shape(), kFloat64));

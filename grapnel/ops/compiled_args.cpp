@@ -15,7 +15,8 @@ constinit thread_local const CompiledNodeArgs* running = nullptr;
 size_t place_in_running(const Lifted& number) {
   const int64_t place = running->place_of(number);
   check(place >= 0,
-        "a declared hook uses a Lifted number that it did not pass to args.lift(...) in compiled_args.\n"
+        "a declared hook uses a Lifted number that it did not pass to args.lift(...) in "
+        "compiled_args.\n"
         "It would not be read again when the hook is not called.");
   return static_cast<size_t>(place);
 }
@@ -42,9 +43,11 @@ void KeyWriter::count(uint64_t n) {
 
 double Lifted::value() const {
   check(!running,
-        "Lifted::value: inside a declared hook a lifted number has no value, because the hook is not called "
+        "Lifted::value: inside a declared hook a lifted number has no value, because the hook is "
+        "not called "
         "in every pass.\n"
-        "Compute with it as a tensor (grad * factor), or declare it as a constant: args.declare(name, "
+        "Compute with it as a tensor (grad * factor), or declare it as a constant: "
+        "args.declare(name, "
         "factor).");
   return value_;
 }
@@ -60,7 +63,8 @@ Tensor LiftedNumber::wrap(double value, size_t place) {
 }
 
 LiftedNumber* LiftedNumber::of(const Tensor& t) {
-  return t.impl().wrapped_number ? dynamic_cast<LiftedNumber*>(t.impl().storage->pending()) : nullptr;
+  return t.impl().wrapped_number ? dynamic_cast<LiftedNumber*>(t.impl().storage->pending())
+                                 : nullptr;
 }
 
 void LiftedNumber::materialize(Storage&) {

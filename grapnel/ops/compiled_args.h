@@ -1,20 +1,25 @@
-/// How a hook declares itself: what its result depends on, so that recordings need not call it every time.
+/// How a hook declares itself: what its result depends on, so that recordings need not call it
+/// every time.
 ///
 ///   struct Scale : FunctionPreHook {
 ///     Lifted factor = 1.0;                                            // read anew in every pass
 ///     void compiled_args(CompiledNodeArgs& args) const override {
-///       args.declare("scale");                                        // constants would follow the name
-///       args.lift(factor);
+///       args.declare("scale");                                        // constants would follow
+///       the name args.lift(factor);
 ///     }
-///     variable_list operator()(const variable_list& grads) override { return {grads[0] * factor}; }
+///     variable_list operator()(const variable_list& grads) override { return {grads[0] * factor};
+///     }
 ///   };
 ///
 /// Note [Declared hooks]
-/// A hook that declares itself is called once for every combination of its type, name, constants and the looks of its arguments (types,
-/// sizes, strides, which of them share memory). What it recorded then is kept as a list of calls over its arguments, its lifted values and
-/// plain numbers, and recorded again in later passes, in the hook's place and with the same operands, so that the trace, and with it the key
-/// of the graph, is that of a pass that called it. What cannot be kept like this is called every time: a hook that reads values, draws
-/// random numbers, makes opaque calls, or runs while a graph of gradients is being built. Outside recordings every hook is simply called.
+/// A hook that declares itself is called once for every combination of its type, name, constants
+/// and the looks of its arguments (types, sizes, strides, which of them share memory). What it
+/// recorded then is kept as a list of calls over its arguments, its lifted values and plain
+/// numbers, and recorded again in later passes, in the hook's place and with the same operands, so
+/// that the trace, and with it the key of the graph, is that of a pass that called it. What cannot
+/// be kept like this is called every time: a hook that reads values, draws random numbers, makes
+/// opaque calls, or runs while a graph of gradients is being built. Outside recordings every hook
+/// is simply called.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +56,8 @@ class KeyWriter {
   std::string bytes_;
 };
 
-/// A number that a declared hook reads anew in every pass. In ops it is a plain number: `grad * factor`.
+/// A number that a declared hook reads anew in every pass. In ops it is a plain number: `grad *
+/// factor`.
 class Lifted {
  public:
   Lifted(double value = 0) : value_(value) {}
@@ -61,7 +67,8 @@ class Lifted {
     return *this;
   }
   Lifted& operator=(const Lifted& other) = default;
-  /// Refused inside a declared hook, whose C++ code does not run in every pass: compute with the tensor instead.
+  /// Refused inside a declared hook, whose C++ code does not run in every pass: compute with the
+  /// tensor instead.
   double value() const;
   operator Tensor() const;
 
@@ -73,7 +80,8 @@ class Lifted {
 /// What a hook says about itself before it is called in a recording.
 class CompiledNodeArgs {
  public:
-  /// The result depends on nothing but this name, the constants, the hook's arguments and what is lifted.
+  /// The result depends on nothing but this name, the constants, the hook's arguments and what is
+  /// lifted.
   template <class... Constants>
   void declare(std::string_view name, const Constants&... constants) {
     declared_ = true;
@@ -112,7 +120,8 @@ class CompiledNodeArgs {
   std::vector<const Lifted*> numbers_;
 };
 
-/// Owns the storage of a lifted number in a recording: the recorder takes the bits from here, and nobody else can read them.
+/// Owns the storage of a lifted number in a recording: the recorder takes the bits from here, and
+/// nobody else can read them.
 class LiftedNumber final : public PendingOwner {
  public:
   /// A plain number in ops, of which recordings know that it is lifted.
@@ -130,7 +139,8 @@ class LiftedNumber final : public PendingOwner {
   size_t place_;
 };
 
-/// While it lives, this thread is inside a hook that declared `args`; null: inside one that did not.
+/// While it lives, this thread is inside a hook that declared `args`; null: inside one that did
+/// not.
 class DeclaredScope {
  public:
   explicit DeclaredScope(const CompiledNodeArgs* args);
@@ -142,8 +152,9 @@ class DeclaredScope {
   const CompiledNodeArgs* const outer_;
 };
 
-/// Swaps values for the time of one call: a hook's or node's `apply_with_saved` may put others in the place of its members. All are
-/// put back when the call ends, also by an exception; one that is swapped twice gets its first value back.
+/// Swaps values for the time of one call: a hook's or node's `apply_with_saved` may put others in
+/// the place of its members. All are put back when the call ends, also by an exception; one that is
+/// swapped twice gets its first value back.
 class SwapSavedVariables {
  public:
   SwapSavedVariables() = default;
@@ -164,7 +175,8 @@ class SwapSavedVariables {
 
 namespace record {
 
-/// The hook that runs on this thread, "tensor hook 'clip' registered at train.cpp:12", or an empty string. Defined in autograd/.
+/// The hook that runs on this thread, "tensor hook 'clip' registered at train.cpp:12", or an empty
+/// string. Defined in autograd/.
 std::string running_hook();
 
 /// A declared hook at the moment it is due.
@@ -174,19 +186,21 @@ struct DeclaredHook {
   int kind;                                  ///< what it is called with
   std::function<std::string()> description;  ///< for messages
 };
-/// Results of the hook for `arguments` in the open recording, by calling `body` or by recording again what it recorded before. Defined
-/// in capture/. See Note [Declared hooks].
+/// Results of the hook for `arguments` in the open recording, by calling `body` or by recording
+/// again what it recorded before. Defined in capture/. See Note [Declared hooks].
 variable_list call_declared(const DeclaredHook& hook, const variable_list& arguments,
                             const std::function<variable_list()>& body);
 
 }  // namespace record
 
-/// Audit: every `every`-th time a declared hook would not have been called it is called all the same, and an Error names it if it records
-/// anything else than it did the first time. 0: never. The default comes from GRAPNEL_AUDIT_HOOKS.
+/// Audit: every `every`-th time a declared hook would not have been called it is called all the
+/// same, and an Error names it if it records anything else than it did the first time. 0: never.
+/// The default comes from GRAPNEL_AUDIT_HOOKS.
 void set_hook_audit(int64_t every);
 int64_t hook_audit();
 
-// --- the rest is templates ----------------------------------------------------------------------------------------------
+// --- the rest is templates
+// ----------------------------------------------------------------------------------------------
 
 namespace key_detail {
 template <class T>
@@ -243,9 +257,10 @@ void KeyWriter::value(const T& v) {
     bytes_ += v.has_value() ? "o" : "n";
     if (v.has_value()) value(*v);
   } else {
-    static_assert(key_detail::refused<T>,
-                  "a constant is a bool, a number, an enum, a string, or an optional, a list or a map of "
-                  "these; tensors are lifted with args.lift(tensor)");
+    static_assert(
+        key_detail::refused<T>,
+        "a constant is a bool, a number, an enum, a string, or an optional, a list or a map of "
+        "these; tensors are lifted with args.lift(tensor)");
   }
 }
 

@@ -14,10 +14,12 @@ namespace grapnel {
 
 namespace {
 
-// --- raw memory -------------------------------------------------------------------------------------------------------
+// --- raw memory
+// -------------------------------------------------------------------------------------------------------
 
 /// Sizes from the shapes of x and weight.
-kernels::ConvParams params(const Shape& x, const Shape& weight, const ConvAttrs& attrs, DType dtype) {
+kernels::ConvParams params(const Shape& x, const Shape& weight, const ConvAttrs& attrs,
+                           DType dtype) {
   kernels::ConvParams p;
   p.type = dtype == kFloat64 ? kernels::ConvType::f64 : kernels::ConvType::f32;
   p.n = x[0], p.c = x[1], p.h = x[2], p.w = x[3];
@@ -33,7 +35,8 @@ kernels::ConvParams params(const Shape& x, const Shape& weight, const ConvAttrs&
 
 DType wide_type(const Tensor& out) { return out.dtype() == kFloat64 ? kFloat64 : kFloat32; }
 
-/// Runs a kernel of two operands: f64 as it is, the other floating types in f32, rounded once. kernel(params, a, b, result)
+/// Runs a kernel of two operands: f64 as it is, the other floating types in f32, rounded once.
+/// kernel(params, a, b, result)
 template <class Kernel>
 void compute(Kernel kernel, const Tensor& a, const Tensor& b, const Tensor& buffer, const Shape& x,
              const Shape& weight, const ConvAttrs& attrs) {
@@ -45,13 +48,13 @@ void compute(Kernel kernel, const Tensor& a, const Tensor& b, const Tensor& buff
            dense(b, buffer.dtype()).impl().data(), buffer.impl().data());
 }
 
-using TiledKernel = void (*)(const kernels::ConvParams& p, const void* a, const void* b, void* result,
-                             kernels::TileFn done, kernels::TileFn fill);
+using TiledKernel = void (*)(const kernels::ConvParams& p, const void* a, const void* b,
+                             void* result, kernels::TileFn done, kernels::TileFn fill);
 
 /// The same for kernels that tell of finished tiles, which are rounded one by one.
-void compute_tiles(TiledKernel kernel, const Tensor& a, const Tensor& b, const Tensor& out, const Shape& x,
-                   const Shape& weight, const ConvAttrs& attrs, const kernels::TileFn& done,
-                   const kernels::TileFn& fill) {
+void compute_tiles(TiledKernel kernel, const Tensor& a, const Tensor& b, const Tensor& out,
+                   const Shape& x, const Shape& weight, const ConvAttrs& attrs,
+                   const kernels::TileFn& done, const kernels::TileFn& fill) {
   if (out.numel() == 0) return;
   const DType wide = wide_type(out);
   const Tensor buffer = result_buffer(out, wide);
@@ -63,12 +66,13 @@ void compute_tiles(TiledKernel kernel, const Tensor& a, const Tensor& b, const T
   const auto finished = [&](const kernels::Tile& tile) {
     if (rounds)
       for (int64_t i = 0, at = tile.begin; i < tile.rows; ++i, at += tile.pitch)
-        store(buffer.impl().data() + at * from_size, out.impl().data() + at * to_size, 1, tile.cols);
+        store(buffer.impl().data() + at * from_size, out.impl().data() + at * to_size, 1,
+              tile.cols);
     done(tile);
   };
   if (fill) {
-    kernel(params(x, weight, attrs, wide), nullptr, dense(b, wide).impl().data(), buffer.impl().data(),
-           finished, fill);
+    kernel(params(x, weight, attrs, wide), nullptr, dense(b, wide).impl().data(),
+           buffer.impl().data(), finished, fill);
     return;
   }
   const bool empty = a.numel() == 0 || b.numel() == 0;
@@ -79,29 +83,33 @@ void compute_tiles(TiledKernel kernel, const Tensor& a, const Tensor& b, const T
   if (!dense_out) store_result(out, buffer);
 }
 
-// --- what fits --------------------------------------------------------------------------------------------------------
+// --- what fits
+// --------------------------------------------------------------------------------------------------------
 
 int64_t output_size(int64_t size, int64_t kernel, const ConvAttrs& attrs, int i) {
   return (size + 2 * attrs.padding[i] - attrs.dilation[i] * (kernel - 1) - 1) / attrs.stride[i] + 1;
 }
 
 void check_fits(const Tensor& x, const Tensor& weight, const ConvAttrs& attrs) {
-  check(is_floating(x.dtype()), "conv2d: not defined for ", x.dtype(), ".\nConvert first: x.to(kFloat32).");
-  check(x.dtype() == weight.dtype(), "conv2d: x and weight must have one type, got ", x.dtype(), " and ",
-        weight.dtype(), ".");
+  check(is_floating(x.dtype()), "conv2d: not defined for ", x.dtype(),
+        ".\nConvert first: x.to(kFloat32).");
+  check(x.dtype() == weight.dtype(), "conv2d: x and weight must have one type, got ", x.dtype(),
+        " and ", weight.dtype(), ".");
   check(x.dim() == 4 && weight.dim() == 4,
-        "conv2d: x must be [batch, channels, height, width] and weight [out_channels, channels / groups, ",
+        "conv2d: x must be [batch, channels, height, width] and weight [out_channels, channels / "
+        "groups, ",
         "height, width], got shapes ", x.shape(), " and ", weight.shape(), ".");
   const int64_t g = attrs.groups;
   check(g >= 1 && weight.size(0) % g == 0,
-        "conv2d: groups must divide the number of output channels: weight is ", weight.shape(), ", groups ",
-        g, ".");
+        "conv2d: groups must divide the number of output channels: weight is ", weight.shape(),
+        ", groups ", g, ".");
   check(x.size(1) == weight.size(1) * g, "conv2d: x has ", x.size(1), " channels, weight takes ",
         weight.size(1) * g, " (weight is ", weight.shape(), ", groups ", g, ").");
   for (int i = 0; i < 2; ++i) {
     check(attrs.stride[i] >= 1 && attrs.dilation[i] >= 1 && attrs.padding[i] >= 0,
-          "conv2d: stride and dilation must be at least 1 and padding ", "not negative, got stride ",
-          attrs.stride, ", padding ", attrs.padding, ", dilation ", attrs.dilation, ".");
+          "conv2d: stride and dilation must be at least 1 and padding ",
+          "not negative, got stride ", attrs.stride, ", padding ", attrs.padding, ", dilation ",
+          attrs.dilation, ".");
     const int64_t kernel = weight.size(2 + i), reach = attrs.dilation[i] * (kernel - 1) + 1,
                   room = x.size(2 + i) + 2 * attrs.padding[i];
     check(kernel >= 1, "conv2d: the kernel is empty: weight is ", weight.shape(), ".");
@@ -136,34 +144,38 @@ ConvAttrs sample_attrs() {
 
 }  // namespace
 
-void run_conv2d(Inputs in, const void* attrs, const Tensor& out, kernels::TileFn done, kernels::TileFn fill) {
+void run_conv2d(Inputs in, const void* attrs, const Tensor& out, kernels::TileFn done,
+                kernels::TileFn fill) {
   compute_tiles(kernels::conv2d, *in[0], *in[1], out, in[0]->shape(), in[1]->shape(),
                 *static_cast<const ConvAttrs*>(attrs), done, fill);
 }
-void run_conv2d_backward_input(Inputs in, const void* attrs, const Tensor& out, kernels::TileFn done,
-                               kernels::TileFn fill) {
+void run_conv2d_backward_input(Inputs in, const void* attrs, const Tensor& out,
+                               kernels::TileFn done, kernels::TileFn fill) {
   compute_tiles(kernels::conv2d_backward_data, *in[0], *in[1], out, out.shape(), in[1]->shape(),
                 *static_cast<const ConvAttrs*>(attrs), done, fill);
 }
 
 bool conv2d_in_pieces(Inputs in, const void* attrs, const Tensor& out) {
   return kernels::comes_in_images(
-      params(in[0]->shape(), in[1]->shape(), *static_cast<const ConvAttrs*>(attrs), wide_type(out)), true);
+      params(in[0]->shape(), in[1]->shape(), *static_cast<const ConvAttrs*>(attrs), wide_type(out)),
+      true);
 }
 bool conv2d_backward_input_in_pieces(Inputs in, const void* attrs, const Tensor& out) {
   return kernels::comes_in_images(
-      params(out.shape(), in[1]->shape(), *static_cast<const ConvAttrs*>(attrs), wide_type(out)), false);
+      params(out.shape(), in[1]->shape(), *static_cast<const ConvAttrs*>(attrs), wide_type(out)),
+      false);
 }
 
-// --- forward ----------------------------------------------------------------------------------------------------------
+// --- forward
+// ----------------------------------------------------------------------------------------------------------
 
 void Conv2d::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Tensor &x = *in[0], &weight = *in[1], &bias = *in[2];
   check_fits(x, weight, attrs);
   if (bias.defined())
     check(bias.dim() == 1 && bias.size(0) == weight.size(0) && bias.dtype() == x.dtype(),
-          "conv2d: bias must be ", x.dtype(), "[", weight.size(0), "], one number per output channel, got ",
-          bias.dtype(), bias.shape(), ".");
+          "conv2d: bias must be ", x.dtype(), "[", weight.size(0),
+          "], one number per output channel, got ", bias.dtype(), bias.shape(), ".");
   out.push_back({{x.size(0), weight.size(0), output_size(x.size(2), weight.size(2), attrs, 0),
                   output_size(x.size(3), weight.size(3), attrs, 1)},
                  x.dtype()});
@@ -188,15 +200,19 @@ Grads Conv2d::grad(const Saved& s, const Tensor& g) {
 
 Samples Conv2d::samples() {
   return {
-      sample({sample_tensor({2, 2, 4, 3}), sample_tensor({3, 2, 3, 2}, -1, 1), sample_tensor({3})}, Attrs{}),
-      sample({sample_tensor({1, 2, 4, 5}), sample_tensor({4, 1, 3, 2}, -1, 1), Tensor()}, sample_attrs())};
+      sample({sample_tensor({2, 2, 4, 3}), sample_tensor({3, 2, 3, 2}, -1, 1), sample_tensor({3})},
+             Attrs{}),
+      sample({sample_tensor({1, 2, 4, 5}), sample_tensor({4, 1, 3, 2}, -1, 1), Tensor()},
+             sample_attrs())};
 }
 
-// --- gradients --------------------------------------------------------------------------------------------------------
+// --- gradients
+// --------------------------------------------------------------------------------------------------------
 
 void Conv2dBackwardInput::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Tensor &g = *in[0], &weight = *in[1];
-  out.push_back({{g.size(0), weight.size(1) * attrs.groups, attrs.size[0], attrs.size[1]}, g.dtype()});
+  out.push_back(
+      {{g.size(0), weight.size(1) * attrs.groups, attrs.size[0], attrs.size[1]}, g.dtype()});
 }
 void Conv2dBackwardInput::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   run_conv2d_backward_input(in, &attrs, out[0]);
@@ -221,7 +237,8 @@ void Conv2dBackwardWeight::infer(Inputs in, const Attrs& attrs, Specs& out) {
 void Conv2dBackwardWeight::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   if (out[0].numel() == 0) return;
   const Tensor buffer = result_buffer(out[0], wide_type(out[0]));
-  compute(kernels::conv2d_backward_weights, *in[0], *in[1], buffer, in[0]->shape(), out[0].shape(), attrs);
+  compute(kernels::conv2d_backward_weights, *in[0], *in[1], buffer, in[0]->shape(), out[0].shape(),
+          attrs);
   store_result(out[0], buffer);
 }
 Grads Conv2dBackwardWeight::grad(const Saved& s, const Tensor& g) {
@@ -237,7 +254,8 @@ Samples Conv2dBackwardWeight::samples() {
           sample({sample_tensor({1, 2, 4, 5}), sample_tensor({1, 4, 2, 3}, -1, 1)}, odd)};
 }
 
-// --- functions --------------------------------------------------------------------------------------------------------
+// --- functions
+// --------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -257,8 +275,8 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, IntArra
               IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
   GRAPNEL_CALL_SITE;
   if (autocast::lowers(x, weight)) [[unlikely]]
-    return conv2d(autocast::lower(x), autocast::lower(weight), autocast::lower(bias), stride, padding,
-                  dilation, groups);
+    return conv2d(autocast::lower(x), autocast::lower(weight), autocast::lower(bias), stride,
+                  padding, dilation, groups);
   ConvAttrs attrs;
   attrs.stride = pair_of(stride, "stride");
   attrs.padding = pair_of(padding, "padding");
@@ -273,7 +291,8 @@ Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, IntArra
   GRAPNEL_CALL_SITE;
   check((x.dim() == 2 || x.dim() == 3) && weight.dim() == 3,
         "conv1d: x must be [batch, channels, length] or [channels, length] and weight ",
-        "[out_channels, channels / groups, length], got shapes ", x.shape(), " and ", weight.shape(), ".");
+        "[out_channels, channels / groups, length], got shapes ", x.shape(), " and ",
+        weight.shape(), ".");
   // A picture of height 1.
   return conv2d(x.unsqueeze(-2), weight.unsqueeze(2), bias, {1, one_of(stride, "stride")},
                 {0, one_of(padding, "padding")}, {1, one_of(dilation, "dilation")}, groups)

@@ -1,8 +1,9 @@
 /// Copies between any two layouts and types.
+#include "grapnel/ops/defs/copy.h"
+
 #include <cstring>
 
 #include "grapnel/base/thread_pool.h"
-#include "grapnel/ops/defs/copy.h"
 #include "grapnel/ops/kernels/table.h"
 #include "grapnel/ops/op_table.h"
 #include "grapnel/ops/record.h"
@@ -22,7 +23,8 @@ void copy_words(char* to, int64_t to_stride, const char* from, int64_t from_stri
 }
 
 /// Bits move unchanged between elements of one type.
-void copy_row(size_t size, char* to, int64_t to_stride, const char* from, int64_t from_stride, int64_t n) {
+void copy_row(size_t size, char* to, int64_t to_stride, const char* from, int64_t from_stride,
+              int64_t n) {
   if (to_stride == 1 && from_stride == 1) {
     std::memmove(to, from, static_cast<size_t>(n) * size);
     return;
@@ -41,14 +43,16 @@ void copy_elements(const Tensor& target, const Tensor& source) {
   if (record::active()) {
     const Tensor* inputs[] = {&target, &source};
     Tensor out = target;
-    return record::append(source.impl().wrapped_number ? op_of<Fill> : op_of<Copy>, inputs, nullptr, {&out, 1}, /*inplace=*/true);
+    return record::append(source.impl().wrapped_number ? op_of<Fill> : op_of<Copy>, inputs, nullptr,
+                          {&out, 1}, /*inplace=*/true);
   }
   LoopNest<2> nest(target);
   nest.add(source);
   nest.merge();
   if (nest.numel == 0) return;
   const DType to = target.dtype(), from = source.dtype();
-  const auto to_size = static_cast<int64_t>(element_size(to)), from_size = static_cast<int64_t>(element_size(from));
+  const auto to_size = static_cast<int64_t>(element_size(to)),
+             from_size = static_cast<int64_t>(element_size(from));
   const int compute = static_cast<int>(compute_type(from));
   const kernels::LoadFn load = kernels::table().load[static_cast<int>(from)][compute];
   const kernels::StoreFn store = kernels::table().store[static_cast<int>(to)][compute];

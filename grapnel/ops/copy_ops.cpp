@@ -8,8 +8,10 @@ namespace grapnel {
 void Copy::infer(Inputs in, const Attrs&, Specs& out) {
   const Shape &to = in[0]->shape(), &from = in[1]->shape();
   bool fits = from.size() <= to.size();
-  for (int i = 1; fits && i <= from.size(); ++i) fits = from[from.size() - i] == 1 || from[from.size() - i] == to[to.size() - i];
-  check(fits, "copy_: a source of shape ", from, " does not broadcast to the target's shape ", to, ".");
+  for (int i = 1; fits && i <= from.size(); ++i)
+    fits = from[from.size() - i] == 1 || from[from.size() - i] == to[to.size() - i];
+  check(fits, "copy_: a source of shape ", from, " does not broadcast to the target's shape ", to,
+        ".");
   out.push_back({to, in[0]->dtype()});
 }
 
@@ -45,7 +47,8 @@ Tensor Tensor::to(DType dtype) const {
 }
 Tensor Tensor::to(const TensorOptions& options) const {
   GRAPNEL_CALL_SITE;
-  check(!options.requires_grad(), "to: requires_grad is not something to convert to.\nCall set_requires_grad on the result.");
+  check(!options.requires_grad(),
+        "to: requires_grad is not something to convert to.\nCall set_requires_grad on the result.");
   return to(options.dtype_or(dtype()));
 }
 Tensor Tensor::to(Device) const { return *this; }
@@ -57,8 +60,8 @@ Tensor& Tensor::copy_(const Tensor& source) const {
 }
 Tensor& Tensor::fill_(const Tensor& value) const {
   GRAPNEL_CALL_SITE;
-  check(value.dim() == 0, "fill_: the value must be a number or a 0-dimensional tensor, got shape ", value.shape(),
-        ".\nUse copy_ to write several values.");
+  check(value.dim() == 0, "fill_: the value must be a number or a 0-dimensional tensor, got shape ",
+        value.shape(), ".\nUse copy_ to write several values.");
   return apply_inplace<Fill>(*this, value);
 }
 Tensor& Tensor::fill_(const Scalar& value) const {
@@ -72,9 +75,11 @@ Tensor& Tensor::zero_() const {
 
 Tensor Tensor::repeat(IntArrayRef repeats) const {
   GRAPNEL_CALL_SITE;
-  check(repeats.size() >= static_cast<size_t>(dim()), "repeat: ", repeats, " has ", repeats.size(), " counts, but the tensor has ", dim(),
-        " dimensions (shape ", shape(), ").\nGive one count per dimension; more in front add dimensions.");
-  for (int64_t r : repeats) check(r >= 0, "repeat: counts must not be negative, got ", repeats, ".");
+  check(repeats.size() >= static_cast<size_t>(dim()), "repeat: ", repeats, " has ", repeats.size(),
+        " counts, but the tensor has ", dim(), " dimensions (shape ", shape(),
+        ").\nGive one count per dimension; more in front add dimensions.");
+  for (int64_t r : repeats)
+    check(r >= 0, "repeat: counts must not be negative, got ", repeats, ".");
   Shape sizes = shape();
   while (sizes.size() < static_cast<int>(repeats.size())) sizes.insert(0, 1);
   Tensor out = reshape(sizes);

@@ -1,7 +1,8 @@
 /// The families of definitions, and how a definition becomes an Op.
 ///
-/// Derive a struct from Pointwise<N>, Reduction, View or Call, give it what its family asks for, add it to AllOps in list.h.
-/// The compiler names what is missing. `samples` feeds the op sweep: an op without samples does not compile.
+/// Derive a struct from Pointwise<N>, Reduction, View or Call, give it what its family asks for,
+/// add it to AllOps in list.h. The compiler names what is missing. `samples` feeds the op sweep: an
+/// op without samples does not compile.
 #pragma once
 
 #include <array>
@@ -38,8 +39,9 @@ struct ReduceAttrs {
   }
 };
 
-/// One input; `identity<S>()` and `combine(S, S)` are the meaning, `finish(S, S count)` an optional last step.
-/// Note [Reduction tree] in kernels/reduce_kernel.h says in which order values are combined.
+/// One input; `identity<S>()` and `combine(S, S)` are the meaning, `finish(S, S count)` an optional
+/// last step. Note [Reduction tree] in kernels/reduce_kernel.h says in which order values are
+/// combined.
 struct Reduction {
   static constexpr Family family = Family::reduction;
   static constexpr int arity = 1;
@@ -47,7 +49,8 @@ struct Reduction {
   using Attrs = ReduceAttrs;
 };
 
-/// Moves no data. The definition has `geometry(input, attrs) -> Geometry`, or `views(input, attrs)` for several outputs.
+/// Moves no data. The definition has `geometry(input, attrs) -> Geometry`, or `views(input, attrs)`
+/// for several outputs.
 struct View {
   static constexpr Family family = Family::view;
   static constexpr int arity = 1;
@@ -70,7 +73,8 @@ struct Geometry {
   int64_t offset = 0;
 };
 
-// --- what the families bring ----------------------------------------------------------------------------------------
+// --- what the families bring
+// ----------------------------------------------------------------------------------------
 
 void infer_pointwise(const Op& op, Inputs inputs, Specs& out);
 void run_pointwise(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out);
@@ -110,7 +114,8 @@ struct IndexIn<D, OpList<L...>> {
   }();
 };
 
-/// Defined in op_table.h. A static member, because g++ 12 never emits a variable template that was declared extern first.
+/// Defined in op_table.h. A static member, because g++ 12 never emits a variable template that was
+/// declared extern first.
 template <class D>
 struct OpOf {
   static const Op value;
@@ -135,7 +140,8 @@ void infer(Inputs inputs, const void* attrs, Specs& out) {
   } else if constexpr (requires { &D::geometry; }) {
     out.push_back({D::geometry(*inputs[0], attrs_of<D>(attrs)).sizes, inputs[0]->dtype()});
   } else if constexpr (requires { &D::views; }) {
-    for (const Geometry& g : D::views(*inputs[0], attrs_of<D>(attrs))) out.push_back({g.sizes, inputs[0]->dtype()});
+    for (const Geometry& g : D::views(*inputs[0], attrs_of<D>(attrs)))
+      out.push_back({g.sizes, inputs[0]->dtype()});
   } else {
     D::infer(inputs, attrs_of<D>(attrs), out);
   }
@@ -151,7 +157,8 @@ void run(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out) 
     out[0] = make_alias(*inputs[0], D::geometry(*inputs[0], attrs_of<D>(attrs)));
   } else if constexpr (requires { &D::views; }) {
     size_t i = 0;
-    for (const Geometry& g : D::views(*inputs[0], attrs_of<D>(attrs))) out[i++] = make_alias(*inputs[0], g);
+    for (const Geometry& g : D::views(*inputs[0], attrs_of<D>(attrs)))
+      out[i++] = make_alias(*inputs[0], g);
   } else {
     D::run(inputs, attrs_of<D>(attrs), out);
   }
@@ -166,7 +173,8 @@ Grads grad(const Saved& saved, const Grads& g) {
 
 template <class D>
 void visit_attrs(const void* attrs, AttrVisitor& visitor) {
-  D::Attrs::visit(attrs_of<D>(attrs), [&](std::string_view name, const auto& value) { visitor.on(name, value); });
+  D::Attrs::visit(attrs_of<D>(attrs),
+                  [&](std::string_view name, const auto& value) { visitor.on(name, value); });
 }
 
 template <class D>
@@ -198,10 +206,11 @@ constexpr Op make(int index) {
             .visit_attrs = &visit_attrs<D>,
             .read_attrs = &read_attrs<D>,
             .samples = [] { return Samples(D::samples()); },
-            .elementwise = HasScalar<D> || requires { requires D::elementwise; },
-            .random = requires { requires D::random; },
-            .effect = requires { requires D::effect; }};
+            .elementwise = HasScalar<D> || requires {requires D::elementwise;
 }
+, .random = requires { requires D::random; }, .effect = requires { requires D::effect; }
+};  // namespace define
+}  // namespace grapnel
 
 }  // namespace define
 
@@ -237,7 +246,8 @@ Tensor& apply_inplace(const typename D::Attrs& attrs, const Tensor& self, const 
   return apply_inplace(op_of<D>, list, &attrs);
 }
 
-// --- samples --------------------------------------------------------------------------------------------------------
+// --- samples
+// --------------------------------------------------------------------------------------------------------
 
 /// A sample of a pointwise op of one input: the values, as one vector.
 Samples sample_values(std::initializer_list<double> values);

@@ -5,7 +5,8 @@
 
 namespace grapnel {
 
-/// The values of `t` as `dtype`, row by row in memory: `t` itself where it already is that, else a copy without history.
+/// The values of `t` as `dtype`, row by row in memory: `t` itself where it already is that, else a
+/// copy without history.
 inline Tensor dense(const Tensor& t, DType dtype) {
   if (t.dtype() == dtype && t.is_contiguous()) return t;
   Tensor copy(TensorImpl::empty(t.shape(), dtype));
@@ -14,11 +15,16 @@ inline Tensor dense(const Tensor& t, DType dtype) {
 }
 
 /// The values of `t` as `dtype`, laid out in any way.
-inline Tensor converted(const Tensor& t, DType dtype) { return t.dtype() == dtype ? t : dense(t, dtype); }
+inline Tensor converted(const Tensor& t, DType dtype) {
+  return t.dtype() == dtype ? t : dense(t, dtype);
+}
 
-/// Memory for a result of type `dtype`: `out` itself where it is dense and of that type. Afterwards store() rounds once.
+/// Memory for a result of type `dtype`: `out` itself where it is dense and of that type. Afterwards
+/// store() rounds once.
 inline Tensor result_buffer(const Tensor& out, DType dtype) {
-  return out.dtype() == dtype && out.is_contiguous() ? out : Tensor(TensorImpl::empty(out.shape(), dtype));
+  return out.dtype() == dtype && out.is_contiguous()
+             ? out
+             : Tensor(TensorImpl::empty(out.shape(), dtype));
 }
 inline void store_result(const Tensor& out, const Tensor& buffer) {
   if (!out.is_same(buffer)) copy_elements(out, buffer);

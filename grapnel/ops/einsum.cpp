@@ -1,4 +1,5 @@
-/// einsum: "bij,bjk->bik". Operands are contracted from left to right, each step one batched matrix product.
+/// einsum: "bij,bjk->bik". Operands are contracted from left to right, each step one batched matrix
+/// product.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -10,7 +11,8 @@ namespace grapnel {
 
 namespace {
 
-/// Labels are letters; dimensions under "..." get numbers from kEllipsis on, counted from the right, so that they broadcast.
+/// Labels are letters; dimensions under "..." get numbers from kEllipsis on, counted from the
+/// right, so that they broadcast.
 using Label = int;
 using Labels = std::vector<Label>;
 constexpr Label kEllipsis = 256;
@@ -25,8 +27,12 @@ struct Equation {
   std::optional<std::string> output;
 };
 
-bool contains(const Labels& labels, Label l) { return std::find(labels.begin(), labels.end(), l) != labels.end(); }
-size_t find(const Labels& labels, Label l) { return static_cast<size_t>(std::find(labels.begin(), labels.end(), l) - labels.begin()); }
+bool contains(const Labels& labels, Label l) {
+  return std::find(labels.begin(), labels.end(), l) != labels.end();
+}
+size_t find(const Labels& labels, Label l) {
+  return static_cast<size_t>(std::find(labels.begin(), labels.end(), l) - labels.begin());
+}
 
 Equation parse(std::string_view text) {
   std::string compact;
@@ -57,7 +63,8 @@ Labels labels_of(std::string_view term, int64_t hidden, std::string_view equatio
       i += 2;
     } else {
       const bool letter = (term[i] >= 'a' && term[i] <= 'z') || (term[i] >= 'A' && term[i] <= 'Z');
-      check(letter, "einsum: '", term[i], "' in \"", equation, "\" is neither a letter nor part of \"...\", \",\" or \"->\".");
+      check(letter, "einsum: '", term[i], "' in \"", equation,
+            "\" is neither a letter nor part of \"...\", \",\" or \"->\".");
       labels.push_back(term[i]);
     }
   }
@@ -73,8 +80,9 @@ void take_diagonals(Term& term, std::string_view equation) {
         continue;
       }
       const auto di = static_cast<int64_t>(i), dj = static_cast<int64_t>(j);
-      check(term.value.size(di) == term.value.size(dj), "einsum: label '", static_cast<char>(term.labels[i]), "' of \"", equation,
-            "\" stands for sizes ", term.value.size(di), " and ", term.value.size(dj), " of one operand.");
+      check(term.value.size(di) == term.value.size(dj), "einsum: label '",
+            static_cast<char>(term.labels[i]), "' of \"", equation, "\" stands for sizes ",
+            term.value.size(di), " and ", term.value.size(dj), " of one operand.");
       term.value = term.value.diagonal(0, di, dj).movedim(-1, di);
       term.labels.erase(term.labels.begin() + static_cast<ptrdiff_t>(j));
     }
@@ -94,22 +102,27 @@ void sum_out(Term& term, const Labels& needed) {
   term.labels = kept;
 }
 
-int64_t size_of(const Term& term, Label l) { return contains(term.labels, l) ? term.value.size(static_cast<int64_t>(find(term.labels, l))) : 1; }
+int64_t size_of(const Term& term, Label l) {
+  return contains(term.labels, l) ? term.value.size(static_cast<int64_t>(find(term.labels, l))) : 1;
+}
 
 /// The dimensions of `term` in the order of `labels`; those it lacks become size 1.
 Tensor arranged(const Term& term, const Labels& labels) {
   std::vector<int64_t> order;
   std::vector<int64_t> missing;
   for (size_t i = 0; i < labels.size(); ++i) {
-    if (contains(term.labels, labels[i])) order.push_back(static_cast<int64_t>(find(term.labels, labels[i])));
+    if (contains(term.labels, labels[i]))
+      order.push_back(static_cast<int64_t>(find(term.labels, labels[i])));
     else missing.push_back(static_cast<int64_t>(i));
   }
-  Tensor value = std::is_sorted(order.begin(), order.end()) ? term.value : term.value.permute(order);
+  Tensor value =
+      std::is_sorted(order.begin(), order.end()) ? term.value : term.value.permute(order);
   for (int64_t at : missing) value = value.unsqueeze(at);
   return value;
 }
 
-/// Batches of matrices: after the first `batch` dimensions the next `rows` ones count the rows, the others the columns.
+/// Batches of matrices: after the first `batch` dimensions the next `rows` ones count the rows, the
+/// others the columns.
 Tensor joined(const Tensor& value, size_t batch, size_t rows) {
   Shape sizes;
   int64_t first = 1, second = 1;
@@ -124,8 +137,8 @@ Tensor joined(const Tensor& value, size_t batch, size_t rows) {
 }
 
 Term contract(const Term& a, const Term& b, const Labels& needed) {
-  // Batch labels stay and are in both; inner ones are in both and go; the others belong to one side. A size of 1 against
-  // another is broadcast, so it counts as absent.
+  // Batch labels stay and are in both; inner ones are in both and go; the others belong to one
+  // side. A size of 1 against another is broadcast, so it counts as absent.
   Labels batch, inner, left, right;
   for (Label l : a.labels) {
     const bool both = contains(b.labels, l);
@@ -143,14 +156,17 @@ Term contract(const Term& a, const Term& b, const Labels& needed) {
   };
   Tensor product;
   if (inner.empty()) {
-    // Nothing is summed: a product of elements, with the dimensions of one side missing in the other.
+    // Nothing is summed: a product of elements, with the dimensions of one side missing in the
+    // other.
     const Labels all = in_order({&batch, &left, &right});
     product = arranged(a, all) * arranged(b, all);
   } else {
-    product = matmul(joined(arranged(a, in_order({&batch, &left, &inner})), batch.size(), left.size()),
-                     joined(arranged(b, in_order({&batch, &inner, &right})), batch.size(), inner.size()));
+    product =
+        matmul(joined(arranged(a, in_order({&batch, &left, &inner})), batch.size(), left.size()),
+               joined(arranged(b, in_order({&batch, &inner, &right})), batch.size(), inner.size()));
     Shape sizes;
-    for (size_t i = 0; i < batch.size(); ++i) sizes.push_back(product.size(static_cast<int64_t>(i)));
+    for (size_t i = 0; i < batch.size(); ++i)
+      sizes.push_back(product.size(static_cast<int64_t>(i)));
     for (Label l : left) sizes.push_back(size_of(a, l));
     for (Label l : right) sizes.push_back(size_of(b, l));
     product = product.reshape(sizes);
@@ -169,7 +185,9 @@ void check_sizes(const std::vector<Term>& terms, std::string_view equation) {
       const int64_t size = term.value.size(static_cast<int64_t>(i));
       const bool hidden = term.labels[i] >= kEllipsis;
       if (!(size == known || size == 1 || known == 1)) [[unlikely]]
-        fail("einsum: ", hidden ? "a dimension under \"...\"" : str("label '", static_cast<char>(term.labels[i]), "'"),
+        fail("einsum: ",
+             hidden ? "a dimension under \"...\""
+                    : str("label '", static_cast<char>(term.labels[i]), "'"),
              " of \"", equation, "\" stands for sizes ", known, " and ", size, ".");
       if (size != 1) known = size;
     }
@@ -190,8 +208,8 @@ Labels implied_output(const std::vector<Labels>& inputs, int64_t hidden) {
 
 Tensor evaluate(std::string_view text, TensorList operands) {
   const Equation equation = parse(text);
-  check(equation.inputs.size() == operands.size(), "einsum: \"", text, "\" has ", equation.inputs.size(), " terms for ", operands.size(),
-        " operands.");
+  check(equation.inputs.size() == operands.size(), "einsum: \"", text, "\" has ",
+        equation.inputs.size(), " terms for ", operands.size(), " operands.");
   std::vector<Term> terms;
   std::vector<Labels> written;
   int64_t hidden = 0;
@@ -199,30 +217,36 @@ Tensor evaluate(std::string_view text, TensorList operands) {
     const std::string& term = equation.inputs[i];
     const bool ellipsis = term.find("...") != std::string::npos;
     const auto letters = static_cast<int64_t>(term.size()) - (ellipsis ? 3 : 0);
-    check(ellipsis ? operands[i].dim() >= letters : operands[i].dim() == letters, "einsum: term \"", term, "\" names ", letters,
-          " dimensions but operand ", i, " has shape ", operands[i].shape(), ".");
+    check(ellipsis ? operands[i].dim() >= letters : operands[i].dim() == letters, "einsum: term \"",
+          term, "\" names ", letters, " dimensions but operand ", i, " has shape ",
+          operands[i].shape(), ".");
     hidden = std::max(hidden, ellipsis ? operands[i].dim() - letters : 0);
     written.push_back(labels_of(term, ellipsis ? operands[i].dim() - letters : 0, text));
     terms.push_back({operands[i], written.back()});
     take_diagonals(terms.back(), text);
   }
   check_sizes(terms, text);
-  const Labels output = equation.output ? labels_of(*equation.output, hidden, text) : implied_output(written, hidden);
+  const Labels output =
+      equation.output ? labels_of(*equation.output, hidden, text) : implied_output(written, hidden);
   for (size_t i = 0; i < output.size(); ++i) {
-    const bool known = std::any_of(terms.begin(), terms.end(), [&](const Term& t) { return contains(t.labels, output[i]); });
-    check(known && find(output, output[i]) == i, "einsum: output label '", static_cast<char>(output[i]), "' of \"", text, "\" ",
+    const bool known = std::any_of(terms.begin(), terms.end(),
+                                   [&](const Term& t) { return contains(t.labels, output[i]); });
+    check(known && find(output, output[i]) == i, "einsum: output label '",
+          static_cast<char>(output[i]), "' of \"", text, "\" ",
           known ? "appears twice." : "is in no input.");
   }
 
   Term result = terms[0];
   for (size_t i = 0;; ++i) {
     Labels needed = output;
-    for (size_t j = i + 1; j < terms.size(); ++j) needed.insert(needed.end(), terms[j].labels.begin(), terms[j].labels.end());
+    for (size_t j = i + 1; j < terms.size(); ++j)
+      needed.insert(needed.end(), terms[j].labels.begin(), terms[j].labels.end());
     sum_out(result, needed);
     if (i + 1 == terms.size()) break;
     // Seen from the second term, what the rest needs does not include the term itself.
     Labels later = output;
-    for (size_t j = i + 2; j < terms.size(); ++j) later.insert(later.end(), terms[j].labels.begin(), terms[j].labels.end());
+    for (size_t j = i + 2; j < terms.size(); ++j)
+      later.insert(later.end(), terms[j].labels.begin(), terms[j].labels.end());
     Term next = terms[i + 1];
     Labels with_result = later;
     with_result.insert(with_result.end(), result.labels.begin(), result.labels.end());

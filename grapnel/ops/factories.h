@@ -1,6 +1,8 @@
-/// Making tensors: from values, by rule, at random, or over memory that exists already. LibTorch's names and arguments.
+/// Making tensors: from values, by rule, at random, or over memory that exists already. LibTorch's
+/// names and arguments.
 ///
-///   tensor({{1.0, 2.0}, {3.0, 4.0}})     zeros({2, 3})     randn({8}, kFloat64)     ones({2}, requires_grad())
+///   tensor({{1.0, 2.0}, {3.0, 4.0}})     zeros({2, 3})     randn({8}, kFloat64)     ones({2},
+///   requires_grad())
 #pragma once
 
 #include <functional>
@@ -12,8 +14,9 @@
 
 namespace grapnel {
 
-/// A tensor of the values written down. Unless `options` says otherwise, integers give i64, bools bool, float and double the
-/// default floating type, u8 and the half types their own; mixed types are promoted.
+/// A tensor of the values written down. Unless `options` says otherwise, integers give i64, bools
+/// bool, float and double the default floating type, u8 and the half types their own; mixed types
+/// are promoted.
 Tensor tensor(const NestedValues& values, const TensorOptions& options = {});
 
 /// Uninitialised memory.
@@ -28,23 +31,28 @@ Tensor scalar_tensor(const Scalar& value, const TensorOptions& options = {});
 /// start, start + step, ... up to and without end. i64 if all three are integers.
 Tensor arange(const Scalar& end, const TensorOptions& options = {});
 Tensor arange(const Scalar& start, const Scalar& end, const TensorOptions& options = {});
-Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const TensorOptions& options = {});
+Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step,
+              const TensorOptions& options = {});
 /// `steps` evenly spaced numbers, both ends included.
-Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps, const TensorOptions& options = {});
+Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps,
+                const TensorOptions& options = {});
 /// Ones on the diagonal.
 Tensor eye(int64_t n, const TensorOptions& options = {});
 Tensor eye(int64_t rows, int64_t columns, const TensorOptions& options = {});
 
 /// Uniform in [0, 1).
 Tensor rand(IntArrayRef sizes, const TensorOptions& options = {});
-Tensor rand(IntArrayRef sizes, std::optional<Generator> generator, const TensorOptions& options = {});
+Tensor rand(IntArrayRef sizes, std::optional<Generator> generator,
+            const TensorOptions& options = {});
 /// Normal, mean 0 and variance 1.
 Tensor randn(IntArrayRef sizes, const TensorOptions& options = {});
-Tensor randn(IntArrayRef sizes, std::optional<Generator> generator, const TensorOptions& options = {});
+Tensor randn(IntArrayRef sizes, std::optional<Generator> generator,
+             const TensorOptions& options = {});
 /// Whole numbers in [low, high), as i64 unless told otherwise.
 Tensor randint(int64_t high, IntArrayRef sizes, const TensorOptions& options = {});
 Tensor randint(int64_t low, int64_t high, IntArrayRef sizes, const TensorOptions& options = {});
-Tensor randint(int64_t low, int64_t high, IntArrayRef sizes, std::optional<Generator> generator, const TensorOptions& options = {});
+Tensor randint(int64_t low, int64_t high, IntArrayRef sizes, std::optional<Generator> generator,
+               const TensorOptions& options = {});
 /// The numbers 0 to n - 1 in random order.
 Tensor randperm(int64_t n, const TensorOptions& options = {});
 Tensor randperm(int64_t n, std::optional<Generator> generator, const TensorOptions& options = {});
@@ -59,11 +67,15 @@ Tensor randn_like(const Tensor& x, const TensorOptions& options = {});
 Tensor randint_like(const Tensor& x, int64_t high, const TensorOptions& options = {});
 Tensor randint_like(const Tensor& x, int64_t low, int64_t high, const TensorOptions& options = {});
 
-/// A tensor over the caller's memory, which must live as long as the tensor and its views; `deleter` runs after the last.
+/// A tensor over the caller's memory, which must live as long as the tensor and its views;
+/// `deleter` runs after the last.
 using Deleter = std::function<void(void*)>;
 Tensor from_blob(void* data, IntArrayRef sizes, const TensorOptions& options = {});
-Tensor from_blob(void* data, IntArrayRef sizes, const Deleter& deleter, const TensorOptions& options = {});
-Tensor from_blob(void* data, IntArrayRef sizes, IntArrayRef strides, const TensorOptions& options = {});
-Tensor from_blob(void* data, IntArrayRef sizes, IntArrayRef strides, const Deleter& deleter, const TensorOptions& options = {});
+Tensor from_blob(void* data, IntArrayRef sizes, const Deleter& deleter,
+                 const TensorOptions& options = {});
+Tensor from_blob(void* data, IntArrayRef sizes, IntArrayRef strides,
+                 const TensorOptions& options = {});
+Tensor from_blob(void* data, IntArrayRef sizes, IntArrayRef strides, const Deleter& deleter,
+                 const TensorOptions& options = {});
 
 }  // namespace grapnel

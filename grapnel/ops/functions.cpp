@@ -13,7 +13,8 @@ Tensor call(const Tensor& a, const Tensor& b) {
   check_arguments<D>(a, b);
   // The square is common enough to be worth a multiplication instead of a power.
   if constexpr (std::is_same_v<D, Pow>)
-    if (b.impl().wrapped_number && a.is_floating_point() && b.item().to_double() == 2) return apply<Square>(a);
+    if (b.impl().wrapped_number && a.is_floating_point() && b.item().to_double() == 2)
+      return apply<Square>(a);
   return apply<D>(a, b);
 }
 template <class D>
@@ -36,18 +37,19 @@ Tensor& call_inplace(const Tensor& a, const Scalar& b) {
 
 }  // namespace
 
-// --- one input ----------------------------------------------------------------------------------------------------------
+// --- one input
+// ----------------------------------------------------------------------------------------------------------
 
-#define GRAPNEL_DEFINE(name, Def)  \
-  Tensor name(const Tensor& x) {   \
-    GRAPNEL_CALL_SITE;             \
-    check_arguments<Def>(x);       \
-    return apply<Def>(x);          \
-  }                                \
-  Tensor Tensor::name() const {    \
-    GRAPNEL_CALL_SITE;             \
-    check_arguments<Def>(*this);   \
-    return apply<Def>(*this);      \
+#define GRAPNEL_DEFINE(name, Def) \
+  Tensor name(const Tensor& x) {  \
+    GRAPNEL_CALL_SITE;            \
+    check_arguments<Def>(x);      \
+    return apply<Def>(x);         \
+  }                               \
+  Tensor Tensor::name() const {   \
+    GRAPNEL_CALL_SITE;            \
+    check_arguments<Def>(*this);  \
+    return apply<Def>(*this);     \
   }
 GRAPNEL_UNARY_OPS(GRAPNEL_DEFINE)
 GRAPNEL_UNARY_TEST_OPS(GRAPNEL_DEFINE)
@@ -72,25 +74,26 @@ Tensor operator!(const Tensor& x) {
   return apply<LogicalNot>(x);
 }
 
-// --- two inputs ---------------------------------------------------------------------------------------------------------
+// --- two inputs
+// ---------------------------------------------------------------------------------------------------------
 
 #define GRAPNEL_FUNCTION(name, Def, A, B) \
   Tensor name(const A& a, const B& b) {   \
     GRAPNEL_CALL_SITE;                    \
     return call<Def>(a, b);               \
   }
-#define GRAPNEL_METHOD(name, Def, B)           \
-  Tensor Tensor::name(const B& other) const {  \
-    GRAPNEL_CALL_SITE;                         \
-    return call<Def>(*this, other);            \
+#define GRAPNEL_METHOD(name, Def, B)          \
+  Tensor Tensor::name(const B& other) const { \
+    GRAPNEL_CALL_SITE;                        \
+    return call<Def>(*this, other);           \
   }
-#define GRAPNEL_INPLACE(name, Def, B)              \
-  Tensor& Tensor::name##_(const B& other) const {  \
-    GRAPNEL_CALL_SITE;                             \
-    return call_inplace<Def>(*this, other);        \
+#define GRAPNEL_INPLACE(name, Def, B)             \
+  Tensor& Tensor::name##_(const B& other) const { \
+    GRAPNEL_CALL_SITE;                            \
+    return call_inplace<Def>(*this, other);       \
   }
 #define GRAPNEL_COMPOUND(symbol, Def, B)             \
-  Tensor& operator symbol(Tensor& a, const B& b) {   \
+  Tensor& operator symbol(Tensor & a, const B & b) { \
     GRAPNEL_CALL_SITE;                               \
     return call_inplace<Def>(a, b);                  \
   }
@@ -133,8 +136,8 @@ GRAPNEL_DEFINE(!=, Ne)
   GRAPNEL_FUNCTION(operator symbol, Def, Tensor, Tensor) \
   GRAPNEL_FUNCTION(operator symbol, Def, Tensor, Scalar) \
   GRAPNEL_FUNCTION(operator symbol, Def, Scalar, Tensor) \
-  GRAPNEL_COMPOUND(symbol##=, Def, Tensor)               \
-  GRAPNEL_COMPOUND(symbol##=, Def, Scalar)
+  GRAPNEL_COMPOUND(symbol## =, Def, Tensor)              \
+  GRAPNEL_COMPOUND(symbol## =, Def, Scalar)
 GRAPNEL_DEFINE(+, Add)
 GRAPNEL_DEFINE(-, Sub)
 GRAPNEL_DEFINE(*, Mul)
@@ -153,18 +156,22 @@ GRAPNEL_FUNCTION(operator^, BitwiseXor, Tensor, Tensor)
 #undef GRAPNEL_INPLACE
 #undef GRAPNEL_COMPOUND
 
-// --- add and sub, whose second operand may be scaled ------------------------------------------------------------------------
+// --- add and sub, whose second operand may be scaled
+// ------------------------------------------------------------------------
 
 namespace {
 
-bool is_one(const Scalar& alpha) { return alpha.is_floating() ? alpha.to_double() == 1 : alpha.to_int() == 1; }
+bool is_one(const Scalar& alpha) {
+  return alpha.is_floating() ? alpha.to_double() == 1 : alpha.to_int() == 1;
+}
 
 void check_alpha(std::string_view op, const Tensor& a, const Tensor& b, const Scalar& alpha) {
   const Tensor* inputs[] = {&a, &b};
   const DType type = result_type(inputs);
-  check(is_floating(type) || alpha.is_integral(), op, ": alpha is ", alpha, " but the result is ", type,
-        ".\nAn integer result takes an integer alpha.");
-  check(!alpha.is_bool() || type == kBool, op, ": a bool alpha goes with bool tensors only, the result is ", type, ".");
+  check(is_floating(type) || alpha.is_integral(), op, ": alpha is ", alpha, " but the result is ",
+        type, ".\nAn integer result takes an integer alpha.");
+  check(!alpha.is_bool() || type == kBool, op,
+        ": a bool alpha goes with bool tensors only, the result is ", type, ".");
 }
 
 Tensor scaled(const Tensor& a, const Tensor& b, const Scalar& alpha) {
@@ -179,7 +186,9 @@ Tensor& scaled_inplace(const Tensor& a, const Tensor& b, const Scalar& alpha) {
 }
 
 /// a - alpha * b and a + (-alpha) * b have equal bits.
-Scalar negated(const Scalar& alpha) { return alpha.is_floating() ? Scalar(-alpha.to_double()) : Scalar(-alpha.to_int()); }
+Scalar negated(const Scalar& alpha) {
+  return alpha.is_floating() ? Scalar(-alpha.to_double()) : Scalar(-alpha.to_int());
+}
 
 Tensor less_scaled(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   check_arguments<Sub>(a, b);
@@ -196,30 +205,30 @@ Tensor& less_scaled_inplace(const Tensor& a, const Tensor& b, const Scalar& alph
 
 }  // namespace
 
-#define GRAPNEL_DEFINE(name, fn)                                               \
-  Tensor name(const Tensor& a, const Tensor& b, const Scalar& alpha) {         \
-    GRAPNEL_CALL_SITE;                                                         \
-    return fn(a, b, alpha);                                                    \
-  }                                                                            \
-  Tensor name(const Tensor& a, const Scalar& b, const Scalar& alpha) {         \
-    GRAPNEL_CALL_SITE;                                                         \
-    return fn(a, wrap_number(b), alpha);                                       \
-  }                                                                            \
-  Tensor Tensor::name(const Tensor& other, const Scalar& alpha) const {        \
-    GRAPNEL_CALL_SITE;                                                         \
-    return fn(*this, other, alpha);                                            \
-  }                                                                            \
-  Tensor Tensor::name(const Scalar& other, const Scalar& alpha) const {        \
-    GRAPNEL_CALL_SITE;                                                         \
-    return fn(*this, wrap_number(other), alpha);                               \
-  }                                                                            \
-  Tensor& Tensor::name##_(const Tensor& other, const Scalar& alpha) const {    \
-    GRAPNEL_CALL_SITE;                                                         \
-    return fn##_inplace(*this, other, alpha);                                  \
-  }                                                                            \
-  Tensor& Tensor::name##_(const Scalar& other, const Scalar& alpha) const {    \
-    GRAPNEL_CALL_SITE;                                                         \
-    return fn##_inplace(*this, wrap_number(other), alpha);                     \
+#define GRAPNEL_DEFINE(name, fn)                                            \
+  Tensor name(const Tensor& a, const Tensor& b, const Scalar& alpha) {      \
+    GRAPNEL_CALL_SITE;                                                      \
+    return fn(a, b, alpha);                                                 \
+  }                                                                         \
+  Tensor name(const Tensor& a, const Scalar& b, const Scalar& alpha) {      \
+    GRAPNEL_CALL_SITE;                                                      \
+    return fn(a, wrap_number(b), alpha);                                    \
+  }                                                                         \
+  Tensor Tensor::name(const Tensor& other, const Scalar& alpha) const {     \
+    GRAPNEL_CALL_SITE;                                                      \
+    return fn(*this, other, alpha);                                         \
+  }                                                                         \
+  Tensor Tensor::name(const Scalar& other, const Scalar& alpha) const {     \
+    GRAPNEL_CALL_SITE;                                                      \
+    return fn(*this, wrap_number(other), alpha);                            \
+  }                                                                         \
+  Tensor& Tensor::name##_(const Tensor& other, const Scalar& alpha) const { \
+    GRAPNEL_CALL_SITE;                                                      \
+    return fn##_inplace(*this, other, alpha);                               \
+  }                                                                         \
+  Tensor& Tensor::name##_(const Scalar& other, const Scalar& alpha) const { \
+    GRAPNEL_CALL_SITE;                                                      \
+    return fn##_inplace(*this, wrap_number(other), alpha);                  \
   }
 GRAPNEL_DEFINE(add, scaled)
 GRAPNEL_DEFINE(sub, less_scaled)

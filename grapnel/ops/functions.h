@@ -1,7 +1,7 @@
 /// Free functions on tensors, under LibTorch's names. Methods of Tensor call these.
 ///
-/// The functions are not inlined: the address they return to is where the user's program called them, and messages and
-/// anomaly reports show it as file and line.
+/// The functions are not inlined: the address they return to is where the user's program called
+/// them, and messages and anomaly reports show it as file and line.
 #pragma once
 
 #include <initializer_list>
@@ -14,14 +14,15 @@
 
 namespace grapnel {
 
-// --- arithmetic -------------------------------------------------------------------------------------------------------
+// --- arithmetic
+// -------------------------------------------------------------------------------------------------------
 #define GRAPNEL_DECLARE(name, Def) Tensor name(const Tensor& x);
 GRAPNEL_UNARY_OPS(GRAPNEL_DECLARE)
 GRAPNEL_UNARY_TEST_OPS(GRAPNEL_DECLARE)
 #undef GRAPNEL_DECLARE
-#define GRAPNEL_DECLARE(name, Def)                 \
-  Tensor name(const Tensor& a, const Tensor& b);   \
-  Tensor name(const Tensor& a, const Scalar& b);   \
+#define GRAPNEL_DECLARE(name, Def)               \
+  Tensor name(const Tensor& a, const Tensor& b); \
+  Tensor name(const Tensor& a, const Scalar& b); \
   Tensor name(const Scalar& a, const Tensor& b);
 GRAPNEL_BINARY_OPS(GRAPNEL_DECLARE)
 GRAPNEL_COMPARE_OPS(GRAPNEL_DECLARE)
@@ -57,12 +58,16 @@ Tensor& operator*=(Tensor& a, const Tensor& b);
 Tensor& operator*=(Tensor& a, const Scalar& b);
 Tensor& operator/=(Tensor& a, const Tensor& b);
 Tensor& operator/=(Tensor& a, const Scalar& b);
-#define GRAPNEL_DECLARE(symbol, name)                        \
-  Tensor operator symbol(const Tensor& a, const Tensor& b);  \
+#define GRAPNEL_DECLARE(symbol, name)                       \
+  Tensor operator symbol(const Tensor& a, const Tensor& b); \
   Tensor operator symbol(const Tensor& a, const Scalar& b);
-GRAPNEL_DECLARE(<, lt) GRAPNEL_DECLARE(<=, le) GRAPNEL_DECLARE(>, gt) GRAPNEL_DECLARE(>=, ge) GRAPNEL_DECLARE(==, eq) GRAPNEL_DECLARE(!=, ne)
+GRAPNEL_DECLARE(<, lt)
+GRAPNEL_DECLARE(<=, le)
+GRAPNEL_DECLARE(>, gt)
+GRAPNEL_DECLARE(>=, ge) GRAPNEL_DECLARE(==, eq) GRAPNEL_DECLARE(!=, ne)
 #undef GRAPNEL_DECLARE
-Tensor operator!(const Tensor& x);
+    Tensor
+    operator!(const Tensor& x);
 Tensor operator&(const Tensor& a, const Tensor& b);
 Tensor operator|(const Tensor& a, const Tensor& b);
 Tensor operator^(const Tensor& a, const Tensor& b);
@@ -71,7 +76,8 @@ Tensor operator^(const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, const Scalar& b);
 Tensor where(const Tensor& condition, const Scalar& a, const Tensor& b);
-Tensor clamp(const Tensor& x, const std::optional<Scalar>& min = {}, const std::optional<Scalar>& max = {});
+Tensor clamp(const Tensor& x, const std::optional<Scalar>& min = {},
+             const std::optional<Scalar>& max = {});
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Scalar& value);
 Tensor lerp(const Tensor& start, const Tensor& end, const Scalar& weight);
 Tensor lerp(const Tensor& start, const Tensor& end, const Tensor& weight);
@@ -88,7 +94,8 @@ Tensor bitwise_and(const Tensor& a, const Tensor& b);
 Tensor bitwise_or(const Tensor& a, const Tensor& b);
 Tensor bitwise_xor(const Tensor& a, const Tensor& b);
 
-// --- views and copies ---------------------------------------------------------------------------------------------------
+// --- views and copies
+// ---------------------------------------------------------------------------------------------------
 Tensor reshape(const Tensor& x, IntArrayRef sizes);
 Tensor flatten(const Tensor& x, int64_t start_dim = 0, int64_t end_dim = -1);
 Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1);
@@ -108,11 +115,14 @@ std::vector<Tensor> broadcast_tensors(TensorList tensors);
 Tensor clone(const Tensor& x);
 Tensor flip(const Tensor& x, IntArrayRef dims);
 
-// --- reductions ---------------------------------------------------------------------------------------------------------
+// --- reductions
+// ---------------------------------------------------------------------------------------------------------
 Tensor sum(const Tensor& x, std::optional<DType> dtype = {});
-Tensor sum(const Tensor& x, IntArrayRef dims, bool keepdim = false, std::optional<DType> dtype = {});
+Tensor sum(const Tensor& x, IntArrayRef dims, bool keepdim = false,
+           std::optional<DType> dtype = {});
 Tensor mean(const Tensor& x, std::optional<DType> dtype = {});
-Tensor mean(const Tensor& x, IntArrayRef dims, bool keepdim = false, std::optional<DType> dtype = {});
+Tensor mean(const Tensor& x, IntArrayRef dims, bool keepdim = false,
+            std::optional<DType> dtype = {});
 Tensor prod(const Tensor& x);
 Tensor prod(const Tensor& x, int64_t dim, bool keepdim = false);
 Tensor amax(const Tensor& x, IntArrayRef dims = {}, bool keepdim = false);
@@ -130,11 +140,15 @@ Tensor all(const Tensor& x);
 Tensor var(const Tensor& x, IntArrayRef dims = {}, bool unbiased = true, bool keepdim = false);
 // A template, so that the list in var(x, {0}) is never taken for a flag.
 template <std::same_as<bool> B>
-Tensor var(const Tensor& x, B unbiased) { return var(x, IntArrayRef{}, unbiased); }
+Tensor var(const Tensor& x, B unbiased) {
+  return var(x, IntArrayRef{}, unbiased);
+}
 Tensor std(const Tensor& x, IntArrayRef dims = {}, bool unbiased = true, bool keepdim = false);
 // A template, so that the list in std(x, {0}) is never taken for a flag.
 template <std::same_as<bool> B>
-Tensor std(const Tensor& x, B unbiased) { return std(x, IntArrayRef{}, unbiased); }
+Tensor std(const Tensor& x, B unbiased) {
+  return std(x, IntArrayRef{}, unbiased);
+}
 Tensor norm(const Tensor& x, const Scalar& p = 2);
 Tensor norm(const Tensor& x, const Scalar& p, IntArrayRef dims, bool keepdim = false);
 Tensor logsumexp(const Tensor& x, IntArrayRef dims, bool keepdim = false);
@@ -143,7 +157,8 @@ Tensor cumprod(const Tensor& x, int64_t dim);
 Tensor softmax(const Tensor& x, int64_t dim);
 Tensor log_softmax(const Tensor& x, int64_t dim);
 
-// --- products and convolutions --------------------------------------------------------------------------------------------
+// --- products and convolutions
+// --------------------------------------------------------------------------------------------
 Tensor matmul(const Tensor& a, const Tensor& b);
 Tensor mm(const Tensor& a, const Tensor& b);
 Tensor bmm(const Tensor& a, const Tensor& b);
@@ -151,21 +166,25 @@ Tensor mv(const Tensor& a, const Tensor& vector);
 Tensor dot(const Tensor& a, const Tensor& b);
 Tensor outer(const Tensor& a, const Tensor& b);
 /// beta * x + alpha * (a @ b)
-Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& beta = 1, const Scalar& alpha = 1);
+Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& beta = 1,
+             const Scalar& alpha = 1);
 /// x @ weight^T + bias
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 Tensor einsum(std::string_view equation, TensorList operands);
 Tensor einsum(std::string_view equation, std::initializer_list<Tensor> operands);
-Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, IntArrayRef stride = {1}, IntArrayRef padding = {0},
-              IntArrayRef dilation = {1}, int64_t groups = 1);
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, IntArrayRef stride = {1}, IntArrayRef padding = {0},
-              IntArrayRef dilation = {1}, int64_t groups = 1);
-Tensor max_pool2d(const Tensor& x, IntArrayRef kernel_size, IntArrayRef stride = {}, IntArrayRef padding = {0},
-                  IntArrayRef dilation = {1}, bool ceil_mode = false);
-Tensor avg_pool2d(const Tensor& x, IntArrayRef kernel_size, IntArrayRef stride = {}, IntArrayRef padding = {0},
-                  bool ceil_mode = false, bool count_include_pad = true);
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+              IntArrayRef stride = {1}, IntArrayRef padding = {0}, IntArrayRef dilation = {1},
+              int64_t groups = 1);
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+              IntArrayRef stride = {1}, IntArrayRef padding = {0}, IntArrayRef dilation = {1},
+              int64_t groups = 1);
+Tensor max_pool2d(const Tensor& x, IntArrayRef kernel_size, IntArrayRef stride = {},
+                  IntArrayRef padding = {0}, IntArrayRef dilation = {1}, bool ceil_mode = false);
+Tensor avg_pool2d(const Tensor& x, IntArrayRef kernel_size, IntArrayRef stride = {},
+                  IntArrayRef padding = {0}, bool ceil_mode = false, bool count_include_pad = true);
 
-// --- indexing and sorting ---------------------------------------------------------------------------------------------------
+// --- indexing and sorting
+// ---------------------------------------------------------------------------------------------------
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source);
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source);
@@ -174,32 +193,41 @@ Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
 Tensor masked_select(const Tensor& x, const Tensor& mask);
 Tensor nonzero(const Tensor& x);
 std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t dim = -1, bool descending = false);
-std::tuple<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim = -1, bool largest = true, bool sorted = true);
+std::tuple<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim = -1, bool largest = true,
+                                bool sorted = true);
 Tensor tril(const Tensor& x, int64_t diagonal = 0);
 Tensor triu(const Tensor& x, int64_t diagonal = 0);
 Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_idx = -1);
 Tensor one_hot(const Tensor& indices, int64_t num_classes = -1);
 
-// --- normalisation, losses, attention ------------------------------------------------------------------------------------------
+// --- normalisation, losses, attention
+// ------------------------------------------------------------------------------------------
 enum class Reduce : uint8_t { none, mean, sum };
 
-Tensor layer_norm(const Tensor& x, IntArrayRef normalized_shape, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
-Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
-                  bool training, double momentum = 0.1, double eps = 1e-5);
+Tensor layer_norm(const Tensor& x, IntArrayRef normalized_shape, const Tensor& weight = {},
+                  const Tensor& bias = {}, double eps = 1e-5);
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                  const Tensor& running_mean, const Tensor& running_var, bool training,
+                  double momentum = 0.1, double eps = 1e-5);
 Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);
-Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const Tensor& weight = {}, Reduce reduction = Reduce::mean,
-                int64_t ignore_index = -100);
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight = {}, Reduce reduction = Reduce::mean,
-                     int64_t ignore_index = -100, double label_smoothing = 0);
+Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const Tensor& weight = {},
+                Reduce reduction = Reduce::mean, int64_t ignore_index = -100);
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight = {},
+                     Reduce reduction = Reduce::mean, int64_t ignore_index = -100,
+                     double label_smoothing = 0);
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduce reduction = Reduce::mean);
 Tensor l1_loss(const Tensor& x, const Tensor& target, Reduce reduction = Reduce::mean);
-Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, const Tensor& weight = {}, const Tensor& pos_weight = {},
+Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target,
+                                        const Tensor& weight = {}, const Tensor& pos_weight = {},
                                         Reduce reduction = Reduce::mean);
-Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask = {},
-                                    double dropout_p = 0, bool is_causal = false, std::optional<double> scale = {});
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const Tensor& attn_mask = {}, double dropout_p = 0,
+                                    bool is_causal = false, std::optional<double> scale = {});
 
-// --- comparison of whole tensors -------------------------------------------------------------------------------------------------
+// --- comparison of whole tensors
+// -------------------------------------------------------------------------------------------------
 bool equal(const Tensor& a, const Tensor& b);
-bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);
+bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
+              bool equal_nan = false);
 
 }  // namespace grapnel

@@ -5,7 +5,8 @@
 
 namespace grapnel {
 
-// --- selection ------------------------------------------------------------------------------------------------------------
+// --- selection
+// ------------------------------------------------------------------------------------------------------------
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   GRAPNEL_CALL_SITE;
@@ -65,7 +66,8 @@ Tensor& Tensor::clamp_(const std::optional<Scalar>& min, const std::optional<Sca
   return apply_inplace<Clamp>(*this, wrap_number(*min), wrap_number(*max));
 }
 
-// --- several products at once -----------------------------------------------------------------------------------------------
+// --- several products at once
+// -----------------------------------------------------------------------------------------------
 
 Tensor lerp(const Tensor& start, const Tensor& end, const Tensor& weight) {
   GRAPNEL_CALL_SITE;
@@ -84,24 +86,25 @@ Tensor& Tensor::lerp_(const Tensor& end, const Scalar& weight) const {
   return apply_inplace<Lerp>(*this, end, wrap_number(weight));
 }
 
-#define GRAPNEL_DEFINE(name, Def)                                                                    \
-  Tensor name(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& value) {              \
-    GRAPNEL_CALL_SITE;                                                                               \
-    return apply<Def>(x, a, b, wrap_number(value));                                                  \
-  }                                                                                                  \
-  Tensor Tensor::name(const Tensor& a, const Tensor& b, const Scalar& value) const {                 \
-    GRAPNEL_CALL_SITE;                                                                               \
-    return apply<Def>(*this, a, b, wrap_number(value));                                              \
-  }                                                                                                  \
-  Tensor& Tensor::name##_(const Tensor& a, const Tensor& b, const Scalar& value) const {             \
-    GRAPNEL_CALL_SITE;                                                                               \
-    return apply_inplace<Def>(*this, a, b, wrap_number(value));                                      \
+#define GRAPNEL_DEFINE(name, Def)                                                        \
+  Tensor name(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& value) {  \
+    GRAPNEL_CALL_SITE;                                                                   \
+    return apply<Def>(x, a, b, wrap_number(value));                                      \
+  }                                                                                      \
+  Tensor Tensor::name(const Tensor& a, const Tensor& b, const Scalar& value) const {     \
+    GRAPNEL_CALL_SITE;                                                                   \
+    return apply<Def>(*this, a, b, wrap_number(value));                                  \
+  }                                                                                      \
+  Tensor& Tensor::name##_(const Tensor& a, const Tensor& b, const Scalar& value) const { \
+    GRAPNEL_CALL_SITE;                                                                   \
+    return apply_inplace<Def>(*this, a, b, wrap_number(value));                          \
   }
 GRAPNEL_DEFINE(addcmul, Addcmul)
 GRAPNEL_DEFINE(addcdiv, Addcdiv)
 #undef GRAPNEL_DEFINE
 
-// --- activations ------------------------------------------------------------------------------------------------------------
+// --- activations
+// ------------------------------------------------------------------------------------------------------------
 
 Tensor relu_backward(const Tensor& g, const Tensor& y) { return apply<ReluBackward>(g, y); }
 
@@ -112,7 +115,8 @@ Tensor leaky_relu(const Tensor& x, const Scalar& negative_slope) {
 
 Tensor gelu(const Tensor& x, std::string_view approximate) {
   GRAPNEL_CALL_SITE;
-  check(approximate == "none" || approximate == "tanh", "gelu: approximate is \"none\" or \"tanh\", got \"", approximate, "\".");
+  check(approximate == "none" || approximate == "tanh",
+        "gelu: approximate is \"none\" or \"tanh\", got \"", approximate, "\".");
   return approximate == "none" ? apply<Gelu>(x) : apply<GeluTanh>(x);
 }
 

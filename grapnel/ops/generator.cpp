@@ -38,7 +38,8 @@ Tensor Generator::get_state() const {
   return t;
 }
 void Generator::set_state(const Tensor& state) {
-  check(state.dtype() == kInt64 && state.shape() == Shape{2}, "Generator::set_state: a state is i64[2], got ", state.dtype(), state.shape(),
+  check(state.dtype() == kInt64 && state.shape() == Shape{2},
+        "Generator::set_state: a state is i64[2], got ", state.dtype(), state.shape(),
         ".\nPass what get_state() returned.");
   const int64_t* x = state.data_ptr<int64_t>();
   set_state({static_cast<uint64_t>(x[0]), static_cast<uint64_t>(x[state.stride(0)])});
@@ -53,10 +54,11 @@ Generator Generator::clone() const {
 GeneratorState Generator::advance(int64_t count) {
   const std::lock_guard lock(impl_->mutex);
   const GeneratorState now = impl_->state;
-  if (record::active()) record::on_undo([impl = impl_, now] {
-    const std::lock_guard undo_lock(impl->mutex);
-    impl->state = now;
-  });
+  if (record::active())
+    record::on_undo([impl = impl_, now] {
+      const std::lock_guard undo_lock(impl->mutex);
+      impl->state = now;
+    });
   impl_->state.offset += static_cast<uint64_t>(count);
   return now;
 }

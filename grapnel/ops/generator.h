@@ -1,7 +1,8 @@
 /// Where random numbers come from: a seed and a count of the numbers drawn so far.
 ///
-/// `manual_seed(1)` makes a program's draws repeatable, whatever the number of threads: see Note [Random draws] in
-/// kernels/random_kernel.h. A Generator of one's own keeps one part of a program independent of the others.
+/// `manual_seed(1)` makes a program's draws repeatable, whatever the number of threads: see Note
+/// [Random draws] in kernels/random_kernel.h. A Generator of one's own keeps one part of a program
+/// independent of the others.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ struct GeneratorState {
   friend bool operator==(const GeneratorState&, const GeneratorState&) = default;
 };
 
-/// A counted handle, as in LibTorch: copies draw from the same sequence. Safe to use from several threads.
+/// A counted handle, as in LibTorch: copies draw from the same sequence. Safe to use from several
+/// threads.
 class Generator {
  public:
   static constexpr uint64_t default_seed = 0x9E3779B97F4A7C15;
@@ -47,7 +49,8 @@ class Generator {
   std::shared_ptr<Impl> impl_;
 };
 
-/// The one that `rand` and friends use when none is given. Its seed is always the same until manual_seed changes it.
+/// The one that `rand` and friends use when none is given. Its seed is always the same until
+/// manual_seed changes it.
 Generator& default_generator();
 void manual_seed(uint64_t seed);
 

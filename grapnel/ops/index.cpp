@@ -1,6 +1,7 @@
-/// Indexing as the user calls it. Numbers, slices, None and "..." become views; what is left are index tensors, of which one
-/// tensor of positions is made (Note [Row index]).
+/// Indexing as the user calls it. Numbers, slices, None and "..." become views; what is left are
+/// index tensors, of which one tensor of positions is made (Note [Row index]).
 #include "grapnel/ops/defs/index.h"
+
 #include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
 #include "grapnel/tensor/tensor_index.h"
@@ -16,14 +17,18 @@ int64_t count_nonzero(const Tensor& x) {
   for (int64_t i = 0; i < mask.numel(); ++i) count += on[i];
   return count;
 }
-Tensor mask_positions(const Tensor& mask) { return apply<MaskPositions>({count_nonzero(mask)}, mask); }
+Tensor mask_positions(const Tensor& mask) {
+  return apply<MaskPositions>({count_nonzero(mask)}, mask);
+}
 
 Tensor vector_of(const Tensor& index, const char* op) {
-  check(index.dim() <= 1, op, ": the index must be a vector, got shape ", index.shape(), ".\nUse gather, or x.index({...}).");
+  check(index.dim() <= 1, op, ": the index must be a vector, got shape ", index.shape(),
+        ".\nUse gather, or x.index({...}).");
   return index.dim() == 0 ? index.reshape({1}) : index;
 }
 
-// --- x.index({...}) -------------------------------------------------------------------------------------------------
+// --- x.index({...})
+// -------------------------------------------------------------------------------------------------
 
 /// A view of x, and index tensors or masks for some of its dimensions.
 struct Selection {
@@ -42,7 +47,8 @@ int64_t dims_used(const TensorIndex& index) {
     check(t->defined(), "index: an index tensor is undefined.");
     return t->dtype() == kBool ? t->dim() : 1;
   }
-  return std::holds_alternative<int64_t>(index.value()) || std::holds_alternative<indexing::Slice>(index.value());
+  return std::holds_alternative<int64_t>(index.value()) ||
+         std::holds_alternative<indexing::Slice>(index.value());
 }
 
 Tensor positions_of(bool on) { return on ? zeros({1}, kInt64) : zeros({0}, kInt64); }
@@ -53,7 +59,8 @@ Selection select_parts(const Tensor& x, const std::vector<TensorIndex>& indices)
     used += dims_used(index);
     ellipses += std::holds_alternative<indexing::EllipsisIndexType>(index.value());
   }
-  check(used <= x.dim(), "index: ", used, " dimensions are indexed, but the tensor has ", x.dim(), " (shape ", x.shape(), ").");
+  check(used <= x.dim(), "index: ", used, " dimensions are indexed, but the tensor has ", x.dim(),
+        " (shape ", x.shape(), ").");
   check(ellipses <= 1, "index: \"...\" may stand only once, got it ", ellipses, " times.");
 
   Selection s{x, {}};
@@ -91,8 +98,9 @@ Selection select_parts(const Tensor& x, const std::vector<TensorIndex>& indices)
 void check_mask_shape(const Selection::Part& part, const Shape& x) {
   const Shape& mask = part.index.shape();
   for (int i = 0; i < mask.size(); ++i)
-    check(mask[i] == x[part.dim + i], "index: a mask of shape ", mask, " does not fit the dimensions from ", part.dim, " on of a tensor of shape ",
-          x, ": sizes ", mask[i], " and ", x[part.dim + i], " differ.");
+    check(mask[i] == x[part.dim + i], "index: a mask of shape ", mask,
+          " does not fit the dimensions from ", part.dim, " on of a tensor of shape ", x,
+          ": sizes ", mask[i], " and ", x[part.dim + i], " differ.");
 }
 
 struct Rows {
@@ -127,7 +135,8 @@ Rows rows_of(const Selection& s) {
   return rows;
 }
 
-/// `value` in the shape that writing to `sizes` needs; ones in front are dropped as broadcasting would.
+/// `value` in the shape that writing to `sizes` needs; ones in front are dropped as broadcasting
+/// would.
 Tensor spread(Tensor value, const Shape& sizes) {
   while (value.dim() > sizes.size() && value.shape()[0] == 1) value = value.squeeze(0);
   bool fits = value.dim() <= sizes.size();
@@ -135,7 +144,8 @@ Tensor spread(Tensor value, const Shape& sizes) {
     const int64_t have = value.shape()[static_cast<int>(value.dim()) - i];
     fits = have == 1 || have == sizes[sizes.size() - i];
   }
-  check(fits, "index_put_: values of shape ", value.shape(), " do not broadcast to the indexed shape ", sizes, ".");
+  check(fits, "index_put_: values of shape ", value.shape(),
+        " do not broadcast to the indexed shape ", sizes, ".");
   return value.shape() == sizes ? value : value.expand(sizes);
 }
 
@@ -165,7 +175,8 @@ Tensor& Tensor::index_put_(const std::vector<TensorIndex>& indices, const Tensor
     const Tensor* inputs[] = {&s.view, &rows.positions};
     Specs specs;
     Index::infer(inputs, read, specs);
-    apply_inplace<IndexPut>({rows.dims, false}, s.view, rows.positions, spread(values, specs[0].sizes));
+    apply_inplace<IndexPut>({rows.dims, false}, s.view, rows.positions,
+                            spread(values, specs[0].sizes));
   }
   return const_cast<Tensor&>(*this);
 }
@@ -174,7 +185,8 @@ Tensor& Tensor::index_put_(const std::vector<TensorIndex>& indices, const Scalar
   return index_put_(indices, scalar_tensor(value, dtype()));
 }
 
-// --- rows along one dimension ---------------------------------------------------------------------------------------
+// --- rows along one dimension
+// ---------------------------------------------------------------------------------------
 
 Tensor Tensor::index_select(int64_t dim, const Tensor& index) const {
   GRAPNEL_CALL_SITE;
@@ -182,7 +194,8 @@ Tensor Tensor::index_select(int64_t dim, const Tensor& index) const {
   const int at = wrap_dim(dim, shape().size(), "index_select");
   const Tensor positions = vector_of(index, "index_select");
   if (this->dim() > 0) return apply<IndexSelect>({Shape{at}}, *this, positions);
-  check(positions.numel() == 1, "index_select: a 0-dimensional tensor takes one index, got ", positions.numel(), ".");
+  check(positions.numel() == 1, "index_select: a 0-dimensional tensor takes one index, got ",
+        positions.numel(), ".");
   return reshape({1}).index_select(0, positions).reshape({});
 }
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
@@ -192,16 +205,19 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
 
 namespace {
 /// Arguments of index_add, checked.
-IndexPutAttrs index_add_attrs(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
+IndexPutAttrs index_add_attrs(const Tensor& x, int64_t dim, const Tensor& index,
+                              const Tensor& source) {
   check_index_type(index, "index_add");
   const int at = wrap_dim(dim, x.shape().size(), "index_add");
   Shape expected = x.shape();
-  check(!expected.empty(), "index_add: the tensor is 0-dimensional.\nGive it a dimension with unsqueeze(0).");
+  check(!expected.empty(),
+        "index_add: the tensor is 0-dimensional.\nGive it a dimension with unsqueeze(0).");
   expected[at] = index.numel();
-  check(source.shape() == expected, "index_add: the source must have shape ", expected, " (", index.numel(), " indices in dimension ", at,
-        " of a tensor of shape ", x.shape(), "), got ", source.shape(), ".");
-  check(source.dtype() == x.dtype(), "index_add: the source is ", source.dtype(), " but the tensor is ", x.dtype(),
-        ".\nConvert it: source.to(", x.dtype(), ").");
+  check(source.shape() == expected, "index_add: the source must have shape ", expected, " (",
+        index.numel(), " indices in dimension ", at, " of a tensor of shape ", x.shape(), "), got ",
+        source.shape(), ".");
+  check(source.dtype() == x.dtype(), "index_add: the source is ", source.dtype(),
+        " but the tensor is ", x.dtype(), ".\nConvert it: source.to(", x.dtype(), ").");
   return {Shape{at}, true};
 }
 }  // namespace
@@ -214,7 +230,8 @@ Tensor Tensor::index_add(int64_t dim, const Tensor& index, const Tensor& source)
 Tensor& Tensor::index_add_(int64_t dim, const Tensor& index, const Tensor& source) const {
   GRAPNEL_CALL_SITE;
   const Tensor positions = vector_of(index, "index_add_");
-  return apply_inplace<IndexAdd>(index_add_attrs(*this, dim, positions, source), *this, positions, source);
+  return apply_inplace<IndexAdd>(index_add_attrs(*this, dim, positions, source), *this, positions,
+                                 source);
 }
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
   GRAPNEL_CALL_SITE;
@@ -224,21 +241,26 @@ Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
 Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_idx) {
   GRAPNEL_CALL_SITE;
   check_index_type(indices, "embedding");
-  check(weight.dim() == 2, "embedding: the weight must have 2 dimensions (rows, features), got shape ", weight.shape(), ".");
-  check(padding_idx >= -1 && padding_idx < weight.shape()[0], "embedding: padding_idx ", padding_idx, " is out of range for ",
-        weight.shape()[0], " rows.\nUse -1 for no padding.");
+  check(weight.dim() == 2,
+        "embedding: the weight must have 2 dimensions (rows, features), got shape ", weight.shape(),
+        ".");
+  check(padding_idx >= -1 && padding_idx < weight.shape()[0], "embedding: padding_idx ",
+        padding_idx, " is out of range for ", weight.shape()[0], " rows.\nUse -1 for no padding.");
   return apply<Embedding>({{0}, padding_idx}, weight, indices);
 }
 
-// --- masks and positions --------------------------------------------------------------------------------------------
+// --- masks and positions
+// --------------------------------------------------------------------------------------------
 
 Tensor Tensor::masked_select(const Tensor& mask) const {
   GRAPNEL_CALL_SITE;
-  check(mask.dtype() == kBool, "masked_select: the mask must be bool, got ", mask.dtype(), ".\nMake one by comparing: mask != 0.");
+  check(mask.dtype() == kBool, "masked_select: the mask must be bool, got ", mask.dtype(),
+        ".\nMake one by comparing: mask != 0.");
   const Shape sizes = broadcast_shapes(shape(), mask.shape(), "masked_select");
   Shape dims;
   for (int i = 0; i < sizes.size(); ++i) dims.push_back(i);
-  const Tensor all = shape() == sizes ? *this : expand(sizes), on = mask.shape() == sizes ? mask : mask.expand(sizes);
+  const Tensor all = shape() == sizes ? *this : expand(sizes),
+               on = mask.shape() == sizes ? mask : mask.expand(sizes);
   return index_rows(all, dims, mask_positions(on));
 }
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
@@ -258,9 +280,11 @@ Tensor nonzero(const Tensor& x) {
 Tensor one_hot(const Tensor& indices, int64_t num_classes) {
   GRAPNEL_CALL_SITE;
   check_index_type(indices, "one_hot");
-  check(num_classes >= -1 && num_classes != 0, "one_hot: num_classes must be positive, or -1 to find it, got ", num_classes, ".");
+  check(num_classes >= -1 && num_classes != 0,
+        "one_hot: num_classes must be positive, or -1 to find it, got ", num_classes, ".");
   if (num_classes == -1) {
-    check(indices.numel() > 0, "one_hot: the number of classes cannot be found from no indices.\nGive num_classes.");
+    check(indices.numel() > 0,
+          "one_hot: the number of classes cannot be found from no indices.\nGive num_classes.");
     const Tensor classes = dense(indices, kInt64);
     const auto* p = static_cast<const int64_t*>(classes.data_ptr());
     num_classes = std::max<int64_t>(*std::max_element(p, p + classes.numel()) + 1, 1);

@@ -1,9 +1,10 @@
 /// Reading and writing rows at positions.
 ///
 /// Note [Row index]
-/// Positions of shape B count, in row-major order, through the dimensions `dims` of x. Each stands for one row: x with those
-/// dimensions fixed. In the result the dimensions of B take the place of `dims` when these are neighbours, as in
-/// x[:, i, j]; otherwise they come first, as in x[i, :, j]. The other dimensions follow in their order.
+/// Positions of shape B count, in row-major order, through the dimensions `dims` of x. Each stands
+/// for one row: x with those dimensions fixed. In the result the dimensions of B take the place of
+/// `dims` when these are neighbours, as in x[:, i, j]; otherwise they come first, as in x[i, :, j].
+/// The other dimensions follow in their order.
 #include <cstring>
 
 #include "grapnel/ops/defs/index.h"
@@ -14,10 +15,14 @@ namespace grapnel {
 
 namespace {
 
-bool neighbours(const Shape& dims) { return dims.empty() || dims.back() - dims[0] == dims.size() - 1; }
+bool neighbours(const Shape& dims) {
+  return dims.empty() || dims.back() - dims[0] == dims.size() - 1;
+}
 
 /// How many of the other dimensions come before those of the positions.
-int place_of(const Shape& dims) { return neighbours(dims) && !dims.empty() ? static_cast<int>(dims[0]) : 0; }
+int place_of(const Shape& dims) {
+  return neighbours(dims) && !dims.empty() ? static_cast<int>(dims[0]) : 0;
+}
 
 /// Leaves out `dims`.
 Shape without(Shape values, const Shape& dims) {
@@ -44,7 +49,8 @@ std::vector<int64_t> offsets_in(const Tensor& x, const Shape& dims, const Tensor
   // Dimensions that lie evenly in memory are counted through in one stride.
   Shape sizes, strides;
   for (int64_t dim : dims) {
-    const int64_t size = x.shape()[static_cast<int>(dim)], stride = x.impl().strides[static_cast<int>(dim)];
+    const int64_t size = x.shape()[static_cast<int>(dim)],
+                  stride = x.impl().strides[static_cast<int>(dim)];
     const int last = sizes.size() - 1;
     if (last >= 0 && strides[last] == stride * size) {
       sizes[last] *= size;
@@ -65,15 +71,18 @@ std::vector<int64_t> offsets_in(const Tensor& x, const Shape& dims, const Tensor
   return offsets;
 }
 
-Tensor checked_positions(const Tensor& positions, const Shape& x, const Shape& dims, std::string_view op) {
+Tensor checked_positions(const Tensor& positions, const Shape& x, const Shape& dims,
+                         std::string_view op) {
   const Tensor p = dense(positions, kInt64);
   check_index_bounds(p, position_count(x, dims), dims.empty() ? 0 : dims[0], op);
   return p;
 }
 
-/// Calls fn(piece, offsets): lines run along the positions, tensor 0 is `rows` (contiguous), tensor 1 the row of x at offset 0.
+/// Calls fn(piece, offsets): lines run along the positions, tensor 0 is `rows` (contiguous), tensor
+/// 1 the row of x at offset 0.
 template <class Fn>
-void walk_rows(const Tensor& x, const Shape& dims, const Tensor& positions, const Tensor& rows, LineOrder order, Fn fn) {
+void walk_rows(const Tensor& x, const Shape& dims, const Tensor& positions, const Tensor& rows,
+               LineOrder order, Fn fn) {
   const std::vector<int64_t> offsets = offsets_in(x, dims, positions);
   const Shape rest = without(x.shape(), dims);
   Shape strides = contiguous_strides(rows.shape());
@@ -96,7 +105,8 @@ void for_pairs(const LinePiece<2>& p, const int64_t* offsets, Fn fn) {
       for (int64_t j = 0; j < p.lines; ++j) fn(row[j], x[j]);
     }
   } else {
-    p.for_each([&](int64_t j, int64_t i) { fn(p.at<T>(0, j, i), (&p.at<T>(1, j, 0))[offsets[i]]); });
+    p.for_each(
+        [&](int64_t j, int64_t i) { fn(p.at<T>(0, j, i), (&p.at<T>(1, j, 0))[offsets[i]]); });
   }
 }
 
@@ -105,9 +115,10 @@ void add_rows(const Tensor& out, const Shape& dims, const Tensor& positions, con
   raw_widened(out, [&](const Tensor& wide) {
     const Tensor addend = dense(rows, wide.dtype());
     visit_compute(wide.dtype(), [&]<class T>() {
-      walk_rows(wide, dims, positions, addend, LineOrder::kept, [](const LinePiece<2>& p, const int64_t* offsets) {
-        for_pairs<T>(p, offsets, [](T& row, T& x) { x += row; });
-      });
+      walk_rows(wide, dims, positions, addend, LineOrder::kept,
+                [](const LinePiece<2>& p, const int64_t* offsets) {
+                  for_pairs<T>(p, offsets, [](T& row, T& x) { x += row; });
+                });
     });
   });
 }
@@ -127,9 +138,10 @@ void Index::infer(Inputs in, const Attrs& a, Specs& out) {
 void Index::read(Inputs in, const Attrs& a, const Tensor& out, std::string_view op) {
   const Tensor positions = checked_positions(*in[1], in[0]->shape(), a.dims, op);
   visit_word(out.dtype(), [&]<class W>() {
-    walk_rows(*in[0], a.dims, positions, out, LineOrder::free, [](const LinePiece<2>& p, const int64_t* offsets) {
-      for_pairs<W>(p, offsets, [](W& row, W& x) { row = x; });
-    });
+    walk_rows(*in[0], a.dims, positions, out, LineOrder::free,
+              [](const LinePiece<2>& p, const int64_t* offsets) {
+                for_pairs<W>(p, offsets, [](W& row, W& x) { row = x; });
+              });
   });
 }
 Grads Index::grad(const Saved& s, const Tensor& g) {
@@ -151,9 +163,12 @@ void IndexBackward::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
     copy_elements(rows, *in[0]);
     visit_word(rows.dtype(), [&]<class W>() {
       const auto* p = reinterpret_cast<const int64_t*>(positions.impl().data());
-      walk_rows(out[0], a.dims, positions, rows, LineOrder::free, [&](const LinePiece<2>& piece, const int64_t*) {
-        piece.for_each([&](int64_t j, int64_t i) { if (p[i] == a.skip) piece.at<W>(0, j, i) = W(0); });
-      });
+      walk_rows(out[0], a.dims, positions, rows, LineOrder::free,
+                [&](const LinePiece<2>& piece, const int64_t*) {
+                  piece.for_each([&](int64_t j, int64_t i) {
+                    if (p[i] == a.skip) piece.at<W>(0, j, i) = W(0);
+                  });
+                });
     });
   }
   add_rows(out[0], a.dims, positions, rows);
@@ -164,7 +179,8 @@ Grads IndexBackward::grad(const Saved& s, const Tensor& g) {
   Tensor rows = index_rows(g, a.dims, positions);
   if (a.skip >= 0) {
     Tensor skipped = positions == a.skip;
-    for (int64_t i = place_of(a.dims) + positions.dim(); i < rows.dim(); ++i) skipped = skipped.unsqueeze(-1);
+    for (int64_t i = place_of(a.dims) + positions.dim(); i < rows.dim(); ++i)
+      skipped = skipped.unsqueeze(-1);
     rows = rows.masked_fill(skipped, 0);
   }
   return {rows, Tensor()};
@@ -179,10 +195,10 @@ void IndexPut::infer(Inputs in, const Attrs& a, Specs& out) {
   check_index_type(*in[1], name);
   const Tensor &x = *in[0], &values = *in[2];
   const Shape expected = rows_shape(x.shape(), a.dims, in[1]->shape());
-  check(values.shape() == expected, name, ": the positions select ", expected, " of a tensor of shape ", x.shape(),
-        ", but the values have shape ", values.shape(), ".");
-  check(values.dtype() == x.dtype(), name, ": the values are ", values.dtype(), " but the tensor is ", x.dtype(), ".\nConvert them: values.to(",
-        x.dtype(), ").");
+  check(values.shape() == expected, name, ": the positions select ", expected,
+        " of a tensor of shape ", x.shape(), ", but the values have shape ", values.shape(), ".");
+  check(values.dtype() == x.dtype(), name, ": the values are ", values.dtype(),
+        " but the tensor is ", x.dtype(), ".\nConvert them: values.to(", x.dtype(), ").");
   out.push_back({x.shape(), x.dtype()});
 }
 void IndexPut::write(Inputs in, const Attrs& a, const Tensor& out, std::string_view op) {
@@ -191,9 +207,10 @@ void IndexPut::write(Inputs in, const Attrs& a, const Tensor& out, std::string_v
   raw_begin_with(out, *in[0]);
   if (a.accumulate) return add_rows(out, a.dims, positions, values);
   visit_word(out.dtype(), [&]<class W>() {
-    walk_rows(out, a.dims, positions, values, LineOrder::kept, [](const LinePiece<2>& p, const int64_t* offsets) {
-      for_pairs<W>(p, offsets, [](W& row, W& x) { x = row; });
-    });
+    walk_rows(out, a.dims, positions, values, LineOrder::kept,
+              [](const LinePiece<2>& p, const int64_t* offsets) {
+                for_pairs<W>(p, offsets, [](W& row, W& x) { x = row; });
+              });
   });
 }
 Grads IndexPut::grad(const Saved& s, const Tensor& g) {
@@ -201,14 +218,19 @@ Grads IndexPut::grad(const Saved& s, const Tensor& g) {
   const Tensor positions = s.input(1);
   Tensor of_self = g;
   if (s.needs(0) && !a.accumulate)
-    of_self = apply<IndexPut>(a, g, positions, zeros(rows_shape(g.shape(), a.dims, positions.shape()), g.dtype()));
+    of_self = apply<IndexPut>(a, g, positions,
+                              zeros(rows_shape(g.shape(), a.dims, positions.shape()), g.dtype()));
   return {of_self, Tensor(), s.needs(2) ? index_rows(g, a.dims, positions) : Tensor()};
 }
 Samples IndexPut::samples() {
-  return {sample({sample_tensor({3, 2}), sample_positions({2, 0}), sample_tensor({2, 2}, 1, 2)}, Attrs{{0}, false}),
-          sample({sample_tensor({3, 2}), sample_positions({2, 0, 2}), sample_tensor({3, 2}, 1, 2)}, Attrs{{0}, true})};
+  return {sample({sample_tensor({3, 2}), sample_positions({2, 0}), sample_tensor({2, 2}, 1, 2)},
+                 Attrs{{0}, false}),
+          sample({sample_tensor({3, 2}), sample_positions({2, 0, 2}), sample_tensor({3, 2}, 1, 2)},
+                 Attrs{{0}, true})};
 }
 
-Tensor index_rows(const Tensor& x, const Shape& dims, const Tensor& positions) { return apply<Index>({dims}, x, positions); }
+Tensor index_rows(const Tensor& x, const Shape& dims, const Tensor& positions) {
+  return apply<Index>({dims}, x, positions);
+}
 
 }  // namespace grapnel

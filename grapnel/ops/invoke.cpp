@@ -18,11 +18,16 @@ struct InvokeCall {
 
 void check_like(const Tensor& want, const Tensor& got) {
   if (!got.defined()) return;
-  if (!(got.shape() == want.shape())) fail("invoke: size mismatch: the function returned ", got.shape(), " for an argument of ", want.shape(), ".");
-  if (got.dtype() != want.dtype()) fail("invoke: dtype mismatch: the function returned ", got.dtype(), " for an argument of ", want.dtype(), ".");
+  if (!(got.shape() == want.shape()))
+    fail("invoke: size mismatch: the function returned ", got.shape(), " for an argument of ",
+         want.shape(), ".");
+  if (got.dtype() != want.dtype())
+    fail("invoke: dtype mismatch: the function returned ", got.dtype(), " for an argument of ",
+         want.dtype(), ".");
   for (int i = 0; i < want.shape().size(); ++i)
     if (want.shape()[i] > 1 && got.impl().strides[i] != want.impl().strides[i])
-      fail("invoke: stride mismatch: the function returned strides ", got.impl().strides, " for an argument of strides ", want.impl().strides, ".");
+      fail("invoke: stride mismatch: the function returned strides ", got.impl().strides,
+           " for an argument of strides ", want.impl().strides, ".");
 }
 
 /// A call of a function that is not recorded op by op.
@@ -36,7 +41,8 @@ struct Invoke : Call<-1> {
   static void infer(Inputs, const Attrs&, Specs&) {}
   static void run(Inputs inputs, const Attrs& attrs, std::span<Tensor> out) {
     variable_list arguments;
-    for (size_t i = 0; i < inputs.size(); ++i) arguments.push_back(attrs.call->given[i].defined() ? attrs.call->given[i] : *inputs[i]);
+    for (size_t i = 0; i < inputs.size(); ++i)
+      arguments.push_back(attrs.call->given[i].defined() ? attrs.call->given[i] : *inputs[i]);
     const bool recording = GradMode::is_enabled();
     GradMode::set_enabled(false);
     variable_list results;
@@ -48,7 +54,8 @@ struct Invoke : Call<-1> {
     }
     GradMode::set_enabled(recording);
     if (!results.empty() && !out.empty())
-      check(results.size() == out.size(), "invoke: the function returned ", results.size(), " tensors, expected ", out.size(), ".");
+      check(results.size() == out.size(), "invoke: the function returned ", results.size(),
+            " tensors, expected ", out.size(), ".");
     for (size_t i = 0; i < out.size(); ++i) {
       if (!out[i].defined()) continue;
       const Tensor& result = i < results.size() && results[i].defined() ? results[i] : arguments[i];
@@ -57,8 +64,9 @@ struct Invoke : Call<-1> {
     }
   }
   static Grads grad(const Saved&, const Grads&) {
-    fail("invoke: the gradient of an invoked function was asked for, and it has none.\n"
-         "Register the function as an ordinary hook, or detach() its result.");
+    fail(
+        "invoke: the gradient of an invoked function was asked for, and it has none.\n"
+        "Register the function as an ordinary hook, or detach() its result.");
   }
   static Samples samples() { return {}; }
 };
@@ -91,15 +99,19 @@ variable_list call(Kind kind, Body body, const variable_list& inputs, size_t out
     auto kept = std::make_shared<InvokeCall>(InvokeCall{std::move(body), {}});
     SmallVector<const Tensor*, 4> pointers;
     for (const Tensor& t : inputs) {
-      // A function of the user's may keep its arguments, so they must not be written again by whoever holds them otherwise: the call counts as
-      // an owner until it has run. Effects of the library keep nothing, and values that only the graph needs stay its own.
-      const bool handed_over = t.defined() && (kind != Kind::effect || !t.impl().storage->pending() || record::holds(*t.impl().storage));
+      // A function of the user's may keep its arguments, so they must not be written again by
+      // whoever holds them otherwise: the call counts as an owner until it has run. Effects of the
+      // library keep nothing, and values that only the graph needs stay its own.
+      const bool handed_over =
+          t.defined() && (kind != Kind::effect || !t.impl().storage->pending() ||
+                          record::holds(*t.impl().storage));
       kept->given.push_back(handed_over ? t : Tensor());
       pointers.push_back(&t);
     }
     for (size_t i = 0; i < outputs; ++i) results.push_back(pending_like(inputs[i]));
     const Invoke::Attrs attrs{kept.get()};
-    record::append(op_of<Invoke>, {pointers.data(), pointers.size()}, &attrs, results, /*inplace=*/false);
+    record::append(op_of<Invoke>, {pointers.data(), pointers.size()}, &attrs, results,
+                   /*inplace=*/false);
     if (kind == Kind::effect) record::keep(std::move(kept));
     else record::keep_opaque(std::move(kept));
   } else {
@@ -125,7 +137,8 @@ variable_list call(Kind kind, Body body, const variable_list& inputs, size_t out
     variable_list named;
     for (Tensor& t : results)
       if (t.defined()) named.push_back(t = t.detach());
-    if (!named.empty()) tape::record(op_of<Invoke>, {pointers.data(), pointers.size()}, &attrs, named);
+    if (!named.empty())
+      tape::record(op_of<Invoke>, {pointers.data(), pointers.size()}, &attrs, named);
   }
   return results;
 }

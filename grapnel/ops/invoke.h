@@ -1,11 +1,13 @@
 /// invoke and opaque: functions that a recording does not look into.
 ///
-/// `invoke(f, x)` is `f(x)` with gradient recording off. While a function is being compiled or traced it becomes one op of the graph, which
-/// calls `f` when the graph runs; inside a compiled backward pass `f` is entered and its ops become part of the graph. `opaque(f)`
-/// is a callable that stays one op everywhere: a hook that logs, reads values or talks to the world.
+/// `invoke(f, x)` is `f(x)` with gradient recording off. While a function is being compiled or
+/// traced it becomes one op of the graph, which calls `f` when the graph runs; inside a compiled
+/// backward pass `f` is entered and its ops become part of the graph. `opaque(f)` is a callable
+/// that stays one op everywhere: a hook that logs, reads values or talks to the world.
 ///
-/// A result has the sizes, strides and type of the first argument. The function is called once per run, in order with the other such
-/// calls, whatever else is dropped or merged, and has no gradient of its own.
+/// A result has the sizes, strides and type of the first argument. The function is called once per
+/// run, in order with the other such calls, whatever else is dropped or merged, and has no gradient
+/// of its own.
 #pragma once
 
 #include <functional>
@@ -21,7 +23,8 @@ namespace invoke_detail {
 
 /// Tensors in, tensors out; an undefined result means "unchanged".
 using Body = std::function<variable_list(const variable_list&)>;
-/// An effect is opaque, but no code of the user's that must run in eager's order: it may run after hooks that were called later.
+/// An effect is opaque, but no code of the user's that must run in eager's order: it may run after
+/// hooks that were called later.
 enum class Kind : uint8_t { traced, opaque, effect };
 /// Runs or records the call. The first `outputs` inputs say what the results look like.
 variable_list call(Kind kind, Body body, const variable_list& inputs, size_t outputs);
@@ -67,16 +70,22 @@ auto apply(Kind kind, const std::shared_ptr<F>& f, const T&... tensors) {
 template <class F>
 auto apply(Kind kind, const std::shared_ptr<F>& f, const variable_list& list) {
   using R = std::invoke_result_t<F&, const variable_list&>;
-  auto body = [f](const variable_list& x) { return results_of([&]() -> R { return std::invoke(*f, x); }); };
+  auto body = [f](const variable_list& x) {
+    return results_of([&]() -> R { return std::invoke(*f, x); });
+  };
   return as_result<R>(call(kind, std::move(body), list, std::is_void_v<R> ? 0 : list.size()));
 }
 template <class F>
-auto apply(Kind kind, const std::shared_ptr<F>& f, const variable_list& first, const variable_list& second) {
+auto apply(Kind kind, const std::shared_ptr<F>& f, const variable_list& first,
+           const variable_list& second) {
   using R = std::invoke_result_t<F&, const variable_list&, const variable_list&>;
   variable_list all = first;
   all.insert(all.end(), second.begin(), second.end());
   auto body = [f, split = static_cast<ptrdiff_t>(first.size())](const variable_list& x) {
-    return results_of([&]() -> R { return std::invoke(*f, variable_list(x.begin(), x.begin() + split), variable_list(x.begin() + split, x.end())); });
+    return results_of([&]() -> R {
+      return std::invoke(*f, variable_list(x.begin(), x.begin() + split),
+                         variable_list(x.begin() + split, x.end()));
+    });
   };
   return as_result<R>(call(kind, std::move(body), all, std::is_void_v<R> ? 0 : first.size()));
 }
@@ -90,7 +99,9 @@ class Opaque {
   explicit Opaque(F f) : f_(std::make_shared<F>(std::move(f))) {}
   template <class... Args>
     requires std::invocable<F&, const Args&...>
-  auto operator()(const Args&... args) const { return invoke_detail::apply(invoke_detail::Kind::opaque, f_, args...); }
+  auto operator()(const Args&... args) const {
+    return invoke_detail::apply(invoke_detail::Kind::opaque, f_, args...);
+  }
 
  private:
   std::shared_ptr<F> f_;

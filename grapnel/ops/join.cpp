@@ -29,7 +29,8 @@ void check_joinable(Inputs in, int dim) {
     const Shape& other = in[i]->shape();
     bool same = other.size() == first.size();
     for (int d = 0; same && d < first.size(); ++d) same = d == dim || first[d] == other[d];
-    check(same, "cat: shapes may differ only in dimension ", dim, ", but tensor 0 is ", first, " and tensor ", i, " is ", other, ".");
+    check(same, "cat: shapes may differ only in dimension ", dim, ", but tensor 0 is ", first,
+          " and tensor ", i, " is ", other, ".");
   }
 }
 
@@ -43,7 +44,8 @@ Tensor cat_list(Inputs in, int dim) {
     SmallVector<Tensor, 8> groups;
     Pointers list;
     const size_t size = std::max<size_t>(kMaxRank, (in.size() + kMaxRank - 1) / kMaxRank);
-    for (size_t i = 0; i < in.size(); i += size) groups.push_back(cat_list(in.subspan(i, std::min(size, in.size() - i)), dim));
+    for (size_t i = 0; i < in.size(); i += size)
+      groups.push_back(cat_list(in.subspan(i, std::min(size, in.size() - i)), dim));
     for (const Tensor& t : groups) list.push_back(&t);
     return cat_list({list.data(), list.size()}, dim);
   }
@@ -84,14 +86,16 @@ Grads Cat::grad(const Saved& s, const Tensor& g) {
 void Stack::infer(Inputs in, const Attrs& a, Specs& out) {
   Shape sizes = in[0]->shape();
   for (size_t i = 1; i < in.size(); ++i)
-    check(in[i]->shape() == sizes, "stack: all tensors must have one shape, but tensor 0 is ", sizes, " and tensor ", i, " is ",
-          in[i]->shape(), ".\nUse cat to join tensors of different sizes.");
+    check(in[i]->shape() == sizes, "stack: all tensors must have one shape, but tensor 0 is ",
+          sizes, " and tensor ", i, " is ", in[i]->shape(),
+          ".\nUse cat to join tensors of different sizes.");
   sizes.insert(static_cast<int>(a.dim), static_cast<int64_t>(in.size()));
   out.push_back({sizes, result_type(in)});
 }
 void Stack::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
   for (size_t i = 0; i < in.size(); ++i)
-    copy_elements(make_alias(out[0], Select::geometry(out[0], {a.dim, static_cast<int64_t>(i)})), *in[i]);
+    copy_elements(make_alias(out[0], Select::geometry(out[0], {a.dim, static_cast<int64_t>(i)})),
+                  *in[i]);
 }
 Grads Stack::grad(const Saved& s, const Tensor& g) {
   Grads grads;
@@ -108,7 +112,9 @@ Tensor cat(TensorList tensors, int64_t dim) {
     if (!counts_for_nothing(*t)) list.push_back(t);
   if (list.empty()) list.push_back(all[0]);
   for (size_t i = 0; i < all.size(); ++i)
-    check(all[i]->dim() > 0, "cat: tensor ", i, " is 0-dimensional and cannot be joined along a dimension.\nUse stack, or unsqueeze(0) first.");
+    check(all[i]->dim() > 0, "cat: tensor ", i,
+          " is 0-dimensional and cannot be joined along a dimension.\nUse stack, or unsqueeze(0) "
+          "first.");
   const int at = wrap_dim(dim, list[0]->shape().size(), "cat");
   check_joinable({list.data(), list.size()}, at);
   return cat_list({list.data(), list.size()}, at);

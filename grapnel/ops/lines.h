@@ -1,5 +1,6 @@
-/// Walking tensors line by line along one dimension, for ops in which that dimension is special: sorting, running sums,
-/// gathering. Lines are shared out among threads; the elements of one line stay in order.
+/// Walking tensors line by line along one dimension, for ops in which that dimension is special:
+/// sorting, running sums, gathering. Lines are shared out among threads; the elements of one line
+/// stay in order.
 #pragma once
 
 #include <array>
@@ -23,7 +24,8 @@ struct LinePiece {
   T& at(int k, int64_t line, int64_t i) const {
     return reinterpret_cast<T*>(data[k])[line * step[k] + i * along[k]];
   }
-  /// Calls fn(line, i) for every element, i growing within each line, neighbours in memory innermost.
+  /// Calls fn(line, i) for every element, i growing within each line, neighbours in memory
+  /// innermost.
   template <class Fn>
   void for_each(Fn&& fn) const {
     if (step[0] < along[0]) {
@@ -39,21 +41,25 @@ struct LinePiece {
 /// Whether a line must be done by one thread from its first element to its last.
 enum class LineOrder : uint8_t { kept, free };
 
-/// Calls fn(piece) for all lines of `length` elements. `starts` hold the first elements of the lines, all in one shape.
+/// Calls fn(piece) for all lines of `length` elements. `starts` hold the first elements of the
+/// lines, all in one shape.
 template <int K, class Fn>
-void walk_lines(int64_t length, const std::array<Tensor, K>& starts, const std::array<int64_t, K>& along, LineOrder order, Fn&& fn) {
+void walk_lines(int64_t length, const std::array<Tensor, K>& starts,
+                const std::array<int64_t, K>& along, LineOrder order, Fn&& fn) {
   LoopNest<K> nest(starts[0]);
   for (int k = 1; k < K; ++k) nest.add(starts[static_cast<size_t>(k)]);
   nest.merge();
   if (nest.numel == 0 || length == 0) return;
   constexpr int64_t grain = 32768;
-  // Where lines lie side by side in memory, a piece takes many of them: whole cache lines at least, and as many as there are
-  // if the lines themselves may be cut.
+  // Where lines lie side by side in memory, a piece takes many of them: whole cache lines at least,
+  // and as many as there are if the lines themselves may be cut.
   const bool side_by_side = nest.row_stride(0) < along[0], cuttable = order == LineOrder::free;
-  const int64_t fewest = !side_by_side ? 1 : cuttable ? std::clamp<int64_t>(nest.row_length(), 64, grain)
-                                                       : std::clamp<int64_t>(nest.row_length() / 4, 64, 1024);
+  const int64_t fewest = !side_by_side ? 1
+                         : cuttable    ? std::clamp<int64_t>(nest.row_length(), 64, grain)
+                                       : std::clamp<int64_t>(nest.row_length() / 4, 64, 1024);
   const int64_t lines = std::max(grain / length, fewest);
-  const int64_t part = cuttable ? std::max<int64_t>(1, grain / std::min(lines, nest.numel)) : length;
+  const int64_t part =
+      cuttable ? std::max<int64_t>(1, grain / std::min(lines, nest.numel)) : length;
   const int64_t parts = (length + part - 1) / part, groups = (nest.numel + lines - 1) / lines;
   base::parallel_for(groups * parts, 1, [&](int64_t first, int64_t last) {
     for (int64_t job = first; job < last; ++job) {
@@ -75,10 +81,11 @@ void walk_lines(int64_t length, const std::array<Tensor, K>& starts, const std::
   });
 }
 
-/// The same for the lines along `dim` of the box `space`. Tensors may reach beyond the box; a 0-dimensional one counts as
-/// having one dimension.
+/// The same for the lines along `dim` of the box `space`. Tensors may reach beyond the box; a
+/// 0-dimensional one counts as having one dimension.
 template <int K, class Fn>
-void for_lines(const Shape& space, int dim, const std::array<Tensor, K>& tensors, LineOrder order, Fn&& fn) {
+void for_lines(const Shape& space, int dim, const std::array<Tensor, K>& tensors, LineOrder order,
+               Fn&& fn) {
   Shape rest = space;
   if (!space.empty()) rest.erase(dim);
   std::array<Tensor, K> starts;

@@ -1,4 +1,5 @@
-/// The list of all ops: the second and last place that a new op is written in. Tests, printers and tools walk it.
+/// The list of all ops: the second and last place that a new op is written in. Tests, printers and
+/// tools walk it.
 #pragma once
 
 #include <span>
@@ -32,8 +33,9 @@ struct Concat<OpList<D...>, OpList<E...>, Rest...> : Concat<OpList<D..., E...>, 
 
 }  // namespace define
 
-using AllOps = define::Concat<PointwiseOps, ReductionOps, ViewOps, CopyOps, IndexOps, JoinOps, SortOps, MatmulOps, AttentionOps, ConvOps, PoolOps,
-                              SoftmaxOps, NormOps, RandomOps>::type;
+using AllOps =
+    define::Concat<PointwiseOps, ReductionOps, ViewOps, CopyOps, IndexOps, JoinOps, SortOps,
+                   MatmulOps, AttentionOps, ConvOps, PoolOps, SoftmaxOps, NormOps, RandomOps>::type;
 
 /// The run-time faces of AllOps, in its order.
 std::span<const Op* const> all_ops();

@@ -37,7 +37,8 @@ struct LoopNest {
     o.data = impl.data();
     o.dtype = impl.dtype;
     const int missing = rank - impl.sizes.size();
-    for (int i = 0; i < rank; ++i) o.strides[i] = i < missing || impl.sizes[i - missing] == 1 ? 0 : impl.strides[i - missing];
+    for (int i = 0; i < rank; ++i)
+      o.strides[i] = i < missing || impl.sizes[i - missing] == 1 ? 0 : impl.strides[i - missing];
   }
 
   /// Merges dimensions that all operands walk evenly. Call after the last add.
@@ -46,7 +47,8 @@ struct LoopNest {
     for (int i = 0; i < rank; ++i) {
       if (sizes[i] == 1) continue;
       bool joins = kept > 0;
-      for (int k = 0; joins && k < count; ++k) joins = operands[k].strides[kept - 1] == operands[k].strides[i] * sizes[i];
+      for (int k = 0; joins && k < count; ++k)
+        joins = operands[k].strides[kept - 1] == operands[k].strides[i] * sizes[i];
       if (joins) {
         sizes[kept - 1] *= sizes[i];
         for (int k = 0; k < count; ++k) operands[k].strides[kept - 1] = operands[k].strides[i];

@@ -1,7 +1,7 @@
 /// Arc sine, arc cosine, arc tangent and the angle of a point.
 ///
-/// Within 1.5 ulp in f32 and 2 ulp in f64 everywhere; signed zeros, infinities and NaN as in C99. Coefficients
-/// are made by tools/fit_trig.py.
+/// Within 1.5 ulp in f32 and 2 ulp in f64 everywhere; signed zeros, infinities and NaN as in C99.
+/// Coefficients are made by tools/fit_trig.py.
 #pragma once
 
 #include "grapnel/ops/math_poly.h"
@@ -29,19 +29,22 @@ GRAPNEL_INLINE S atan_rest(S t) {
   const S z = t * t;
   S p;
   if constexpr (is_f32<Result> && is_f32<S>)
-    p = poly(z, -0x1.55553ep-2, 0x1.9991e4p-3, -0x1.242086p-3, 0x1.c08c4ap-4, -0x1.5808eep-4, 0x1.da28a6p-5,
-             -0x1.fd7916p-6, 0x1.641c8p-7, -0x1.d344ecp-10);
+    p = poly(z, -0x1.55553ep-2, 0x1.9991e4p-3, -0x1.242086p-3, 0x1.c08c4ap-4, -0x1.5808eep-4,
+             0x1.da28a6p-5, -0x1.fd7916p-6, 0x1.641c8p-7, -0x1.d344ecp-10);
   else if constexpr (is_f32<Result>)
-    p = poly(z, -0x1.5555510408cdp-2, 0x1.9997e030441f6p-3, -0x1.24737367fc06cp-3, 0x1.c4f1df2c6fd4ap-4,
-             -0x1.68e6f27da3bf4p-4, 0x1.1422a5674ca9p-4, -0x1.6e192eaab365fp-5, 0x1.714a3b565f408p-6,
-             -0x1.df9531a86741dp-8, 0x1.23f78edd8d4bep-10);
+    p = poly(z, -0x1.5555510408cdp-2, 0x1.9997e030441f6p-3, -0x1.24737367fc06cp-3,
+             0x1.c4f1df2c6fd4ap-4, -0x1.68e6f27da3bf4p-4, 0x1.1422a5674ca9p-4,
+             -0x1.6e192eaab365fp-5, 0x1.714a3b565f408p-6, -0x1.df9531a86741dp-8,
+             0x1.23f78edd8d4bep-10);
   else
     // The first terms cancel, so they are summed from the smallest up.
-    p = poly(z, -0x1.5555555555526p-2, 0x1.99999999955b1p-3, -0x1.249249237f4aap-3, 0x1.c71c717fcc619p-4,
-             -0x1.745d11ae3ff0fp-4, 0x1.3b136697dd766p-4, -0x1.110e51151f43dp-4, 0x1.e1bba5a1890d3p-5,
-             -0x1.ae5e6f621d6dap-5, 0x1.82dacc9d867a3p-5, -0x1.59a3e35385ce1p-5, 0x1.2c2e25c9e5155p-5,
-             -0x1.e9f963a8a7b77p-6, 0x1.683bfd3153526p-6, -0x1.c78e535779674p-7, 0x1.d7b7184961cd7p-8,
-             -0x1.7a3782147c892p-9, 0x1.b3f7dc4860145p-11, -0x1.3f33c6586c14ep-13, 0x1.bbe9973c92e96p-17);
+    p = poly(z, -0x1.5555555555526p-2, 0x1.99999999955b1p-3, -0x1.249249237f4aap-3,
+             0x1.c71c717fcc619p-4, -0x1.745d11ae3ff0fp-4, 0x1.3b136697dd766p-4,
+             -0x1.110e51151f43dp-4, 0x1.e1bba5a1890d3p-5, -0x1.ae5e6f621d6dap-5,
+             0x1.82dacc9d867a3p-5, -0x1.59a3e35385ce1p-5, 0x1.2c2e25c9e5155p-5,
+             -0x1.e9f963a8a7b77p-6, 0x1.683bfd3153526p-6, -0x1.c78e535779674p-7,
+             0x1.d7b7184961cd7p-8, -0x1.7a3782147c892p-9, 0x1.b3f7dc4860145p-11,
+             -0x1.3f33c6586c14ep-13, 0x1.bbe9973c92e96p-17);
   return t * z * p;
 }
 
@@ -65,7 +68,8 @@ GRAPNEL_INLINE S angle(S y, S x) {
   return copysign(axis + (signed_t + (signed_rest + axis_lo)), y);
 }
 
-/// Both arc functions near their ends go through the half angle: asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2)).
+/// Both arc functions near their ends go through the half angle: asin(x) = pi/2 - 2 asin(sqrt((1 -
+/// x) / 2)).
 template <class S>
 GRAPNEL_INLINE auto near_an_end(S x) {
   return abs(x) > S(0.5);
@@ -78,7 +82,8 @@ GRAPNEL_INLINE Pair<S> arc_sine(S x) {
   const auto is_half = near_an_end(x);
   const S half = fma(S(-0.5), size, S(0.5));
   const S root = sqrt(half);
-  // What the root lost by rounding is (half - root^2) / (2 root). Four percent off will do for 1 / root.
+  // What the root lost by rounding is (half - root^2) / (2 root). Four percent off will do for 1 /
+  // root.
   const I guess = is_f32<S> ? I::of(static_cast<typename I::value_type>(0x5f375000))
                             : I::of(static_cast<typename I::value_type>(0x5fe6ea0000000000));
   const S root_rest = fma(-root, root, half) * (from_bits(guess - (bits(half) >> 1)) * 0.5);
@@ -88,9 +93,10 @@ GRAPNEL_INLINE Pair<S> arc_sine(S x) {
   if constexpr (is_f32<S>)
     p = poly(z, 0x1.5555c8p-3, 0x1.330204p-4, 0x1.747bb8p-5, 0x1.8c3e48p-6, 0x1.595c7p-5);
   else
-    p = poly(z, 0x1.555555555539p-3, 0x1.333333336e825p-4, 0x1.6db6db4278e9ap-5, 0x1.f1c72c398d07ap-6,
-             0x1.6e89f43022899p-6, 0x1.1c6be2b4e2f1cp-6, 0x1.c6fdaacd10aafp-7, 0x1.8ec39e82f6775p-7,
-             0x1.abc98919ae09ap-8, 0x1.3ff8df51cad47p-6, -0x1.09da15cad7cfbp-6, 0x1.056fe673ca391p-5);
+    p = poly(z, 0x1.555555555539p-3, 0x1.333333336e825p-4, 0x1.6db6db4278e9ap-5,
+             0x1.f1c72c398d07ap-6, 0x1.6e89f43022899p-6, 0x1.1c6be2b4e2f1cp-6, 0x1.c6fdaacd10aafp-7,
+             0x1.8ec39e82f6775p-7, 0x1.abc98919ae09ap-8, 0x1.3ff8df51cad47p-6,
+             -0x1.09da15cad7cfbp-6, 0x1.056fe673ca391p-5);
   return {s, fma(s * z, p, select(is_half, root_rest, S(0.0)))};
 }
 
@@ -132,7 +138,8 @@ GRAPNEL_INLINE S atan(S x) {
 /// The angle of the point (x, y), between -pi and pi.
 template <class S>
 GRAPNEL_INLINE S atan2(S y, S x) {
-  // The rounding of y / x alone would spend a float's whole allowance; doubles have half an ulp to spare.
+  // The rounding of y / x alone would spend a float's whole allowance; doubles have half an ulp to
+  // spare.
   if constexpr (is_f32<S>) return narrow(detail::angle<S>(widen(y), widen(x)));
   else return detail::angle<S>(y, x);
 }

@@ -1,9 +1,11 @@
-/// Building blocks of the transcendental functions: polynomials and sums that remember their rounding error.
+/// Building blocks of the transcendental functions: polynomials and sums that remember their
+/// rounding error.
 ///
-/// `poly(x, c0, c1, ...)` is c0 + c1 x + ... by Horner's rule, one fma per step, fully unrolled; literals are
-/// rounded to the type of x. `poly_split` has the same value up to rounding and half the dependent steps: use
-/// it for long polynomials whose own rounding error is scaled down afterwards. All coefficients in this
-/// folder are our own fits; tools/fit_polynomials.py makes them.
+/// `poly(x, c0, c1, ...)` is c0 + c1 x + ... by Horner's rule, one fma per step, fully unrolled;
+/// literals are rounded to the type of x. `poly_split` has the same value up to rounding and half
+/// the dependent steps: use it for long polynomials whose own rounding error is scaled down
+/// afterwards. All coefficients in this folder are our own fits; tools/fit_polynomials.py makes
+/// them.
 #pragma once
 
 #include "grapnel/ops/scalar.h"

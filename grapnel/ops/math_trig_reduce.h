@@ -1,12 +1,14 @@
-/// Angles brought near zero: x less the nearest multiple of pi or pi/2, for every finite x that is not negative.
+/// Angles brought near zero: x less the nearest multiple of pi or pi/2, for every finite x that is
+/// not negative.
 ///
-/// The result, hi + lo, has an error far below one ulp of hi even where x all but hits a multiple. Two ways lead
-/// there. Up to `common_reach` three constants that add up to pi are enough. Beyond it x is multiplied
-/// with the digits of 1/pi that matter at its exponent, so that the fraction of x / pi comes out directly.
-/// Scalar code has no branches, so `Reach::full` computes both and selects.
+/// The result, hi + lo, has an error far below one ulp of hi even where x all but hits a multiple.
+/// Two ways lead there. Up to `common_reach` three constants that add up to pi are enough. Beyond
+/// it x is multiplied with the digits of 1/pi that matter at its exponent, so that the fraction of
+/// x / pi comes out directly. Scalar code has no branches, so `Reach::full` computes both and
+/// selects.
 ///
-/// Note [Reach]: for |x| < common_reach, Reach::common and Reach::full give the same bits. A kernel that finds a
-/// whole block `in_common_reach` may therefore run the cheaper one.
+/// Note [Reach]: for |x| < common_reach, Reach::common and Reach::full give the same bits. A kernel
+/// that finds a whole block `in_common_reach` may therefore run the cheaper one.
 #pragma once
 
 #include "grapnel/ops/math_poly.h"
@@ -31,8 +33,9 @@ namespace detail {
 /// Which multiples of pi may be subtracted: n, n - 1/2 or n / 2 for whole n.
 enum class Grid { whole, half_odd, half };
 
-/// hi + lo, which is x less the nearest multiple of pi, and that multiple's n in the low bits of `index`.
-/// Flat, and without a mask, because compilers keep nested structs and stored masks in memory, not in registers.
+/// hi + lo, which is x less the nearest multiple of pi, and that multiple's n in the low bits of
+/// `index`. Flat, and without a mask, because compilers keep nested structs and stored masks in
+/// memory, not in registers.
 template <class S>
 struct Reduced {
   S hi, lo;
@@ -60,8 +63,9 @@ GRAPNEL_INLINE S flip_if_odd(S y, IntOf<S> index) {
   return from_bits(bits(y) ^ (index << (is_f32<S> ? 31 : 63)));
 }
 
-/// All ones where x < common_reach and zero elsewhere, NaN included, for x that is not negative. Not a mask for
-/// select: g++ would move the table lookups behind its branch, and then cannot make vector code of them.
+/// All ones where x < common_reach and zero elsewhere, NaN included, for x that is not negative.
+/// Not a mask for select: g++ would move the table lookups behind its branch, and then cannot make
+/// vector code of them.
 template <class S>
 GRAPNEL_INLINE IntOf<S> is_near(S x) {
   return (bits(x) - bits(S(common_reach<S>))) >> (is_f32<S> ? 31 : 63);
@@ -81,12 +85,14 @@ GRAPNEL_INLINE Reduced<S> reduce_common(S x) {
   const S middle = S(is_f32<S> ? -0x1.777a5cp-24 : 0x1.1a62633145c07p-53);
   const S tail = S(is_f32<S> ? -0x1.ee59dap-49 : -0x1.f1976b7ed8fbcp-109);
   const auto [q, n] = nearest_multiple<grid>(x * S(0x1.45f306dc9c883p-2));
-  // Exact: both are multiples of the same small power of two, and the difference is small. Only x much smaller
-  // than pi/2, less pi/2, does not fit; what is lost then is exactly x - (first + q head).
+  // Exact: both are multiples of the same small power of two, and the difference is small. Only x
+  // much smaller than pi/2, less pi/2, does not fit; what is lost then is exactly x - (first + q
+  // head).
   const S first = fma(-q, head, x);
   S lost = S(0.0);
   if constexpr (grid == Grid::half_odd) lost = x - fma(q, head, first);
-  // fast_two_sum although `first` may be smaller: it is a multiple of the last bit of the product, which suffices.
+  // fast_two_sum although `first` may be smaller: it is a multiple of the last bit of the product,
+  // which suffices.
   const auto [product, rest] = two_prod(q, middle);
   const S hi = first - product;
   const S lo = ((first - hi) - product) - rest;
@@ -98,7 +104,8 @@ template <Grid grid, class S>
   requires is_f32<S>
 GRAPNEL_INLINE Reduced<S> reduce_far(S x) {
   using D = decltype(widen(x));
-  // 1/pi, less those leading digits which only add multiples of 2 to the product at the exponents in question.
+  // 1/pi, less those leading digits which only add multiples of 2 to the product at the exponents
+  // in question.
   D hi = D(0x1.45f306dc9c883p-2), lo = D(-0x1.6b01ec5417056p-56);
   const auto from = [&](double least, double digits, double more) {
     const auto mask = x >= S(least);
@@ -122,10 +129,11 @@ template <Grid grid, class S>
   requires is_f64<S>
 GRAPNEL_INLINE Reduced<S> reduce_far(S x) {
   using I = IntOf<S>;
-  // The row is the upper part of the exponent. What remains of x, its last three exponent bits and its digits,
-  // is read as a number from 2^49 to 2^57.
+  // The row is the upper part of the exponent. What remains of x, its last three exponent bits and
+  // its digits, is read as a number from 2^49 to 2^57.
   const I pattern = bits(x);
-  const I row = (shift_right_logical(pattern, 55) - I(one_over_pi_first_row)) & (is_near(x) ^ I(-1.0));
+  const I row =
+      (shift_right_logical(pattern, 55) - I(one_over_pi_first_row)) & (is_near(x) ^ I(-1.0));
   const S y = from_bits((pattern & I::of((int64_t{1} << 55) - 1)) | I::of(int64_t{134} << 55));
 
   const auto [p0, e0] = two_prod(y, lookup(one_over_pi[0], row));  // up to 2^60, up to 2^7
@@ -159,7 +167,8 @@ GRAPNEL_INLINE Reduced<S> reduce(S x) {
     const Reduced<S> a = reduce_common<grid>(x);
     const Reduced<S> b = reduce_far<grid>(x);
     const IntOf<S> near = is_near(x);
-    return {blend(near, a.hi, b.hi), blend(near, a.lo, b.lo), b.index ^ ((a.index ^ b.index) & near)};
+    return {blend(near, a.hi, b.hi), blend(near, a.lo, b.lo),
+            b.index ^ ((a.index ^ b.index) & near)};
   }
 }
 

@@ -1,8 +1,8 @@
 /// The digits of 1/pi, cut for the exponents of doubles; made by tools/fit_trig.py.
 ///
-/// Row j serves arguments with exponent fields from 8 (j + 131) to 8 (j + 131) + 7, scaled to 2^49 .. 2^57:
-/// the sum of its four words is the digits of 1/pi at that place. Digits further to the left would only add
-/// multiples of 2 to the product. math_trig_reduce.h is the reader.
+/// Row j serves arguments with exponent fields from 8 (j + 131) to 8 (j + 131) + 7, scaled to 2^49
+/// .. 2^57: the sum of its four words is the digits of 1/pi at that place. Digits further to the
+/// left would only add multiples of 2 to the product. math_trig_reduce.h is the reader.
 #pragma once
 
 namespace grapnel::detail {

@@ -12,7 +12,8 @@ namespace grapnel {
 
 namespace {
 
-// --- the product on raw memory --------------------------------------------------------------------------------------------
+// --- the product on raw memory
+// --------------------------------------------------------------------------------------------
 
 /// An operand as matrices in a batch. A vector is one row on the left and one column on the right.
 struct Matrices {
@@ -61,8 +62,9 @@ int64_t batch_stride(const Tensor& t, int own_rank, int i, int rank) {
   return own < 0 || t.shape()[own] == 1 ? 0 : t.impl().strides[own];
 }
 
-/// c = a @ b; a and b of one compute type, c dense. Where c has another type its memory stays as it is, and steps.take gets the tiles.
-/// With steps.fill a has no memory. `rows_are_used_once`: answers that, and computes nothing.
+/// c = a @ b; a and b of one compute type, c dense. Where c has another type its memory stays as it
+/// is, and steps.take gets the tiles. With steps.fill a has no memory. `rows_are_used_once`:
+/// answers that, and computes nothing.
 void multiply(const Tensor& a, const Tensor& b, const Tensor& c, Compute compute,
               const kernels::GemmSteps& steps, bool* rows_are_used_once = nullptr) {
   const Matrices left = Matrices::left(a), right = Matrices::right(b);
@@ -137,26 +139,29 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& c, Compute compute
 }
 
 void check_types(std::string_view op, const Tensor& a, const Tensor& b) {
-  check(a.dtype() == b.dtype(), op, ": operands must have one type, got ", a.dtype(), " and ", b.dtype(),
-        ".\nConvert one: b.to(", a.dtype(), ").");
+  check(a.dtype() == b.dtype(), op, ": operands must have one type, got ", a.dtype(), " and ",
+        b.dtype(), ".\nConvert one: b.to(", a.dtype(), ").");
   check(a.dtype() != kBool, op, ": not defined for bool.\nConvert first: x.to(kInt64).");
 }
 
 void check_inner(std::string_view op, const Tensor& a, const Tensor& b) {
   const int64_t left = a.size(-1), right = b.dim() == 1 ? b.size(0) : b.size(-2);
-  check(left == right, op, ": inner sizes differ: a is ", a.shape(), ", b is ", b.shape(), " (", left,
-        " against ", right, ").",
-        b.dim() > 1 && b.size(-1) == left ? "\nIf b holds one row per output, pass transpose(b)." : "");
+  check(left == right, op, ": inner sizes differ: a is ", a.shape(), ", b is ", b.shape(), " (",
+        left, " against ", right, ").",
+        b.dim() > 1 && b.size(-1) == left ? "\nIf b holds one row per output, pass transpose(b)."
+                                          : "");
 }
 
-/// All matrices of a batch on top of each other. The number of rows is spelled out: -1 is ambiguous when there are none.
+/// All matrices of a batch on top of each other. The number of rows is spelled out: -1 is ambiguous
+/// when there are none.
 Tensor stacked(const Tensor& t) {
   int64_t rows = 1;
   for (int i = 0; i < t.dim() - 1; ++i) rows *= t.shape()[i];
   return t.reshape({rows, t.size(-1)});
 }
 
-// --- gradients ------------------------------------------------------------------------------------------------------------
+// --- gradients
+// ------------------------------------------------------------------------------------------------------------
 
 /// The gradient of a product, with the dimensions that vectors left out.
 Tensor matrix_gradient(Tensor g, int a_rank, int b_rank) {
@@ -197,7 +202,8 @@ void run_matmul(const Tensor& a, const Tensor& b, const Tensor& out, kernels::Ti
   if (out.numel() == 0) return;
   const Compute compute = compute_type(out.dtype());
   const DType wide = dtype_of(compute);
-  const Tensor left = fill ? without_memory(a, wide) : converted(a, wide), right = converted(b, wide);
+  const Tensor left = fill ? without_memory(a, wide) : converted(a, wide),
+               right = converted(b, wide);
   if (!out.is_contiguous()) {
     const Tensor dense_out(TensorImpl::empty(out.shape(), wide));
     multiply(left, right, dense_out, compute, {});
@@ -205,7 +211,8 @@ void run_matmul(const Tensor& a, const Tensor& b, const Tensor& out, kernels::Ti
   }
   if (out.dtype() == wide) return multiply(left, right, out, compute, {.done = done, .fill = fill});
   // Narrow results are rounded tile by tile, so that the wide ones are never in memory as a whole.
-  const auto store = kernels::table().store[static_cast<int>(out.dtype())][static_cast<int>(compute)];
+  const auto store =
+      kernels::table().store[static_cast<int>(out.dtype())][static_cast<int>(compute)];
   const auto from_size = static_cast<int64_t>(element_size(wide)),
              to_size = static_cast<int64_t>(element_size(out.dtype()));
   const auto round = [&](const kernels::Tile& tile) {
@@ -222,12 +229,13 @@ bool matmul_in_pieces(const Tensor& a, const Tensor& b, const Tensor& out) {
   return once;
 }
 
-// --- matmul ---------------------------------------------------------------------------------------------------------------
+// --- matmul
+// ---------------------------------------------------------------------------------------------------------------
 
 void MatMul::infer(Inputs in, const Attrs&, Specs& out) {
   const Tensor &a = *in[0], &b = *in[1];
-  check(a.dim() > 0 && b.dim() > 0, "matmul: operands need at least one dimension, got shapes ", a.shape(),
-        " and ", b.shape(), ".\nTo scale by a number use a * b.");
+  check(a.dim() > 0 && b.dim() > 0, "matmul: operands need at least one dimension, got shapes ",
+        a.shape(), " and ", b.shape(), ".\nTo scale by a number use a * b.");
   check_types("matmul", a, b);
   check_inner("matmul", a, b);
   Shape a_batch = a.shape(), b_batch = b.shape();
@@ -239,12 +247,16 @@ void MatMul::infer(Inputs in, const Attrs&, Specs& out) {
   out.push_back({sizes, a.dtype()});
 }
 
-void MatMul::run(Inputs in, const Attrs&, std::span<Tensor> out) { run_matmul(*in[0], *in[1], out[0]); }
+void MatMul::run(Inputs in, const Attrs&, std::span<Tensor> out) {
+  run_matmul(*in[0], *in[1], out[0]);
+}
 
 Grads MatMul::grad(const Saved& s, const Tensor& g) {
   const Attrs& attrs = s.attrs<Attrs>();
-  return {s.needs(0) ? gradient_of_a(g, s.input_shape(0).size(), s.input(1), attrs.a_by_columns) : Tensor(),
-          s.needs(1) ? gradient_of_b(g, s.input(0), s.input_shape(1).size(), attrs.b_by_columns) : Tensor()};
+  return {s.needs(0) ? gradient_of_a(g, s.input_shape(0).size(), s.input(1), attrs.a_by_columns)
+                     : Tensor(),
+          s.needs(1) ? gradient_of_b(g, s.input(0), s.input_shape(1).size(), attrs.b_by_columns)
+                     : Tensor()};
 }
 
 Samples MatMul::samples() {
@@ -261,12 +273,13 @@ Samples MatMul::samples() {
   return samples;
 }
 
-// --- addmm ----------------------------------------------------------------------------------------------------------------
+// --- addmm
+// ----------------------------------------------------------------------------------------------------------------
 
 void Addmm::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Tensor &x = *in[0], &a = *in[1], &b = *in[2];
-  check(a.dim() == 2 && b.dim() == 2, "addmm: needs two matrices, got shapes ", a.shape(), " and ", b.shape(),
-        ".");
+  check(a.dim() == 2 && b.dim() == 2, "addmm: needs two matrices, got shapes ", a.shape(), " and ",
+        b.shape(), ".");
   check_types("addmm", a, b);
   check_types("addmm", a, x);
   check_inner("addmm", a, b);
@@ -275,8 +288,8 @@ void Addmm::infer(Inputs in, const Attrs& attrs, Specs& out) {
         " and does not broadcast to the product's shape ", sizes, ".");
   check(is_floating(a.dtype()) ||
             (std::trunc(attrs.beta) == attrs.beta && std::trunc(attrs.alpha) == attrs.alpha),
-        "addmm: beta and alpha must be whole numbers for ", a.dtype(), ", got ", attrs.beta, " and ",
-        attrs.alpha, ".");
+        "addmm: beta and alpha must be whole numbers for ", a.dtype(), ", got ", attrs.beta,
+        " and ", attrs.alpha, ".");
   out.push_back({sizes, a.dtype()});
 }
 
@@ -323,8 +336,9 @@ Samples Addmm::samples() {
   Samples samples;
   samples.push_back(
       sample({sample_tensor({4}), sample_tensor({2, 3}), sample_tensor({3, 4}, -1, 1)}, Attrs{}));
-  samples.push_back(sample({sample_tensor({2, 1}), sample_tensor({2, 3}), sample_tensor({4, 3}, -1, 1).t()},
-                           Attrs{.beta = 0.5, .alpha = -2, .a_by_columns = false, .b_by_columns = true}));
+  samples.push_back(
+      sample({sample_tensor({2, 1}), sample_tensor({2, 3}), sample_tensor({4, 3}, -1, 1).t()},
+             Attrs{.beta = 0.5, .alpha = -2, .a_by_columns = false, .b_by_columns = true}));
   return samples;
 }
 

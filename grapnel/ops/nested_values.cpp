@@ -33,8 +33,9 @@ Shape NestedValues::shape_at(const std::vector<int64_t>& path) const {
     const Shape inner = items[i].shape_at(below);
     if (i == 0) first = inner;
     if (inner != first) [[unlikely]]
-      fail("tensor: the lists are ragged: ", text(path, static_cast<int64_t>(i)), " has shape ", inner, " but ", text(path, 0),
-           " has shape ", first, ".\nAll lists of one level must have the same length.");
+      fail("tensor: the lists are ragged: ", text(path, static_cast<int64_t>(i)), " has shape ",
+           inner, " but ", text(path, 0), " has shape ", first,
+           ".\nAll lists of one level must have the same length.");
   }
   for (int64_t size : first) sizes.push_back(size);
   return sizes;
@@ -55,7 +56,8 @@ void NestedValues::find_dtype(DType& common, bool& any) const {
   if (const One* one = std::get_if<One>(&data_)) meet(one->dtype);
   else if (const Row* row = std::get_if<Row>(&data_)) meet(row->dtype);
   else
-    for (const NestedValues& item : std::get<std::vector<NestedValues>>(data_)) item.find_dtype(common, any);
+    for (const NestedValues& item : std::get<std::vector<NestedValues>>(data_))
+      item.find_dtype(common, any);
 }
 
 }  // namespace grapnel

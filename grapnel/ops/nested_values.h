@@ -1,4 +1,5 @@
-/// The argument of tensor(): a number, nested braces of numbers, or a vector, span or array of them.
+/// The argument of tensor(): a number, nested braces of numbers, or a vector, span or array of
+/// them.
 #pragma once
 
 #include <array>
@@ -21,21 +22,26 @@ class NestedValues {
  public:
   template <Element T>
   NestedValues(T value) : data_(One{Scalar(value), natural_dtype<T>()}) {}
-  NestedValues(std::initializer_list<NestedValues> items) : data_(std::vector<NestedValues>(items)) {}
+  NestedValues(std::initializer_list<NestedValues> items)
+      : data_(std::vector<NestedValues>(items)) {}
   template <Element T>
   NestedValues(const std::vector<T>& items) : NestedValues(std::span<const T>(items)) {}
-  NestedValues(const std::vector<bool>& items) : data_(std::vector<NestedValues>(items.begin(), items.end())) {}
+  NestedValues(const std::vector<bool>& items)
+      : data_(std::vector<NestedValues>(items.begin(), items.end())) {}
   template <Element T, size_t N>
   NestedValues(const std::array<T, N>& items) : NestedValues(std::span<const T>(items)) {}
   template <Element T, size_t N>
-  NestedValues(std::span<const T, N> items) : NestedValues(items.data(), items.size(), [](const void* data, size_t i) {
-    return Scalar(static_cast<const T*>(data)[i]);
-  }, natural_dtype<T>()) {}
+  NestedValues(std::span<const T, N> items)
+      : NestedValues(
+            items.data(), items.size(),
+            [](const void* data, size_t i) { return Scalar(static_cast<const T*>(data)[i]); },
+            natural_dtype<T>()) {}
   template <Element T, size_t N>
     requires(!std::is_const_v<T>)
   NestedValues(std::span<T, N> items) : NestedValues(std::span<const T>(items)) {}
   template <Element T>
-  NestedValues(const std::vector<std::vector<T>>& rows) : data_(std::vector<NestedValues>(rows.begin(), rows.end())) {}
+  NestedValues(const std::vector<std::vector<T>>& rows)
+      : data_(std::vector<NestedValues>(rows.begin(), rows.end())) {}
 
   /// Fails, naming the place, when sub-lists differ in shape.
   Shape shape() const;
@@ -48,7 +54,8 @@ class NestedValues {
     else if (const Row* row = std::get_if<Row>(&data_))
       for (size_t i = 0; i < row->size; ++i) visit(row->at(row->data, i));
     else
-      for (const NestedValues& item : std::get<std::vector<NestedValues>>(data_)) item.for_each(visit);
+      for (const NestedValues& item : std::get<std::vector<NestedValues>>(data_))
+        item.for_each(visit);
   }
 
  private:
@@ -64,7 +71,8 @@ class NestedValues {
     DType dtype;
   };
 
-  NestedValues(const void* data, size_t size, Scalar (*at)(const void*, size_t), DType dtype) : data_(Row{data, size, at, dtype}) {}
+  NestedValues(const void* data, size_t size, Scalar (*at)(const void*, size_t), DType dtype)
+      : data_(Row{data, size, at, dtype}) {}
 
   /// As LibTorch: integers become i64 and float and double the default type.
   template <class T>

@@ -1,8 +1,10 @@
-/// Op: everything the library knows about one operation, and the one call that every operation goes through.
+/// Op: everything the library knows about one operation, and the one call that every operation goes
+/// through.
 ///
-/// An operation is written as a struct (see defs/) that states its name, shape rule, meaning, gradient and samples. `op_of<D>`
-/// turns that definition into an `Op`, its run-time face, and `apply` interprets it: computes now, and makes the backward
-/// node when an input wants a gradient. Start reading at `apply`; a definition to imitate is Sigmoid in defs/activation.h.
+/// An operation is written as a struct (see defs/) that states its name, shape rule, meaning,
+/// gradient and samples. `op_of<D>` turns that definition into an `Op`, its run-time face, and
+/// `apply` interprets it: computes now, and makes the backward node when an input wants a gradient.
+/// Start reading at `apply`; a definition to imitate is Sigmoid in defs/activation.h.
 #pragma once
 
 #include <span>
@@ -26,16 +28,19 @@ struct TensorSpec {
 };
 using Specs = SmallVector<TensorSpec, 2>;
 
-/// Pointwise and Reduction follow from a scalar formula and can be fused; View moves no data; Call is everything else.
+/// Pointwise and Reduction follow from a scalar formula and can be fused; View moves no data; Call
+/// is everything else.
 enum class Family : uint8_t { pointwise, reduction, view, call };
 
-/// What an op keeps for its gradient. One mask per input: the values needed for the gradient of that input.
+/// What an op keeps for its gradient. One mask per input: the values needed for the gradient of
+/// that input.
 using SaveMask = uint32_t;
 inline constexpr int kFirstOutputBit = 16;
 constexpr SaveMask input(int i) { return SaveMask{1} << i; }
 constexpr SaveMask output(int i = 0) { return SaveMask{1} << (kFirstOutputBit + i); }
 
-/// The values an op kept, as its gradient formula sees them. Reading one unpacks it, in the order of reading.
+/// The values an op kept, as its gradient formula sees them. Reading one unpacks it, in the order
+/// of reading.
 class Saved {
  public:
   Tensor input(int i) const { return load(i); }
@@ -107,16 +112,18 @@ struct Op {
   const SaveMask* saves;  ///< one per input, or null
   size_t attrs_size;
   void (*infer)(Inputs, const void* attrs, Specs& out);
-  /// Computes `out`, whose tensors are allocated by the inferred specs; a View op makes them itself.
+  /// Computes `out`, whose tensors are allocated by the inferred specs; a View op makes them
+  /// itself.
   void (*run)(const Op&, Inputs, const void* attrs, std::span<Tensor> out);
   Grads (*grad)(const Saved&, const Grads& grad_outputs);
   void (*visit_attrs)(const void* attrs, AttrVisitor&);
   void (*read_attrs)(void* attrs, AttrReader&);
   Samples (*samples)();
-  bool
-      elementwise;  ///< element i of the result depends on element i of the (broadcast) inputs only: pointwise ops and plain copies
-  bool random;      ///< draws numbers: never dropped
-  bool effect;      ///< acts on more than its outputs: never dropped, merged or moved across another effect
+  bool elementwise;  ///< element i of the result depends on element i of the (broadcast) inputs
+                     ///< only: pointwise ops and plain copies
+  bool random;       ///< draws numbers: never dropped
+  bool effect;  ///< acts on more than its outputs: never dropped, merged or moved across another
+                ///< effect
 
   SaveMask saves_for(int i) const { return saves ? saves[i] : 0; }
 };
@@ -127,8 +134,8 @@ Outputs apply_all(const Op& op, Inputs inputs, const void* attrs = nullptr);
 /// The same with the result written into inputs[0].
 Tensor& apply_inplace(const Op& op, Inputs inputs, const void* attrs = nullptr);
 
-/// The type a pointwise op computes its inputs in, PyTorch's promotion: numbers and 0-dimensional tensors yield to
-/// tensors with dimensions of the same or a higher kind.
+/// The type a pointwise op computes its inputs in, PyTorch's promotion: numbers and 0-dimensional
+/// tensors yield to tensors with dimensions of the same or a higher kind.
 DType result_type(Inputs inputs);
 
 /// A 0-dimensional tensor that stands for a plain number.

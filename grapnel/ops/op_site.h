@@ -3,4 +3,5 @@
 
 #include "grapnel/base/source_site.h"
 
-#define GRAPNEL_CALL_SITE const ::grapnel::base::CallSiteScope call_site_scope(__builtin_return_address(0))
+#define GRAPNEL_CALL_SITE \
+  const ::grapnel::base::CallSiteScope call_site_scope(__builtin_return_address(0))

@@ -1,7 +1,7 @@
 /// PackedArgs: the values of a node or hook as one flat list, to be read back in the same order.
 ///
-/// Keys and graphs do not need it, because what a node does is in the trace; it serves those who carry a node's arguments across a boundary of
-/// their own, as LibTorch's type of this name does.
+/// Keys and graphs do not need it, because what a node does is in the trace; it serves those who
+/// carry a node's arguments across a boundary of their own, as LibTorch's type of this name does.
 #pragma once
 
 #include <any>
@@ -30,7 +30,8 @@ class PackedArgs {
   /// The next value, which must have been packed as exactly this type.
   template <class T>
   T unpack() {
-    check(next_ < values_.size(), "PackedArgs: all ", values_.size(), " values have been unpacked already.");
+    check(next_ < values_.size(), "PackedArgs: all ", values_.size(),
+          " values have been unpacked already.");
     const T* value = std::any_cast<T>(&values_[next_]);
     check(value != nullptr, "PackedArgs: value ", next_,
           " was packed as another type than it is unpacked as (", typeid(T).name(), ", was ",

@@ -1,4 +1,5 @@
-/// The driver of pointwise ops: finds types and shapes, then feeds contiguous blocks to the kernels.
+/// The driver of pointwise ops: finds types and shapes, then feeds contiguous blocks to the
+/// kernels.
 #include "grapnel/base/thread_pool.h"
 #include "grapnel/ops/define.h"
 #include "grapnel/ops/kernels/table.h"
@@ -18,7 +19,8 @@ constexpr int64_t kLongRow = 128;
 
 using Nest = LoopNest<kMaxInputs + 1>;
 
-/// result_type, with a short way for tensors of one type beside numbers, which yield to floating types.
+/// result_type, with a short way for tensors of one type beside numbers, which yield to floating
+/// types.
 inline DType common_type(Inputs inputs) {
   const TensorImpl& first = inputs[0]->impl();
   if (first.wrapped_number) return result_type(inputs);
@@ -31,16 +33,19 @@ inline DType common_type(Inputs inputs) {
 }
 
 inline DType input_type(const Op& op, Inputs inputs) {
-  const DType common = op.type_rule == TypeRule::fill
-                           ? inputs[0]->dtype()
-                           : common_type(op.type_rule == TypeRule::select ? inputs.subspan(1) : inputs);
+  const DType common =
+      op.type_rule == TypeRule::fill
+          ? inputs[0]->dtype()
+          : common_type(op.type_rule == TypeRule::select ? inputs.subspan(1) : inputs);
   return op.type_rule == TypeRule::floating && !is_floating(common) ? get_default_dtype() : common;
 }
 
-bool gives_bool(const Op& op) { return op.type_rule == TypeRule::compare || op.type_rule == TypeRule::test; }
+bool gives_bool(const Op& op) {
+  return op.type_rule == TypeRule::compare || op.type_rule == TypeRule::test;
+}
 
-/// Whether writing `out` block by block could change elements of `in` that are still to be read: they share memory and do not
-/// lie in it alike.
+/// Whether writing `out` block by block could change elements of `in` that are still to be read:
+/// they share memory and do not lie in it alike.
 bool clashes(const TensorImpl& in, const TensorImpl& out) {
   if (in.storage != out.storage ||
       (in.offset == out.offset && in.sizes == out.sizes && in.strides == out.strides))
@@ -95,7 +100,8 @@ class Blocks {
         else {
           const auto fn = load[static_cast<int>(o.dtype)][c];
           nest_.for_rows(begin, begin + length, [&](int64_t i, int64_t n) {
-            fn(at(k, i), nest_.row_stride(k), buffers[k] + (i - begin) * static_cast<int64_t>(size_), n);
+            fn(at(k, i), nest_.row_stride(k),
+               buffers[k] + (i - begin) * static_cast<int64_t>(size_), n);
           });
           in[k - 1] = buffers[k];
         }
@@ -107,7 +113,8 @@ class Blocks {
         kernel_(in, buffers[0], length);
         const auto store = kernels::table().store[static_cast<int>(out.dtype)][c];
         nest_.for_rows(begin, begin + length, [&](int64_t i, int64_t n) {
-          store(buffers[0] + (i - begin) * static_cast<int64_t>(size_), at(0, i), nest_.row_stride(0), n);
+          store(buffers[0] + (i - begin) * static_cast<int64_t>(size_), at(0, i),
+                nest_.row_stride(0), n);
         });
       }
       begin += length;
@@ -129,7 +136,8 @@ class Blocks {
   bool native_[kMaxInputs + 1];
 };
 
-/// Operands that need no nest, the usual case: every one a plain block of the type computed in, or a number.
+/// Operands that need no nest, the usual case: every one a plain block of the type computed in, or
+/// a number.
 enum class Plain { no, blocks, blocks_and_numbers };
 Plain plainness(Inputs inputs, const TensorImpl& out, DType computed) {
   if (out.dtype != computed || !out.is_contiguous()) return Plain::no;
@@ -153,8 +161,8 @@ void run_blocks(Inputs inputs, const TensorImpl& out, kernels::PointwiseFn kerne
 }
 
 /// The same where numbers stand among the operands: each is repeated to fill a block.
-void run_blocks_and_numbers(Inputs inputs, const TensorImpl& out, kernels::PointwiseFn kernel, int64_t begin,
-                            int64_t end) {
+void run_blocks_and_numbers(Inputs inputs, const TensorImpl& out, kernels::PointwiseFn kernel,
+                            int64_t begin, int64_t end) {
   const auto size = static_cast<int64_t>(element_size(out.dtype));
   const int64_t block = std::min(kBlock, end - begin);
   alignas(64) char repeated[kMaxInputs][kBlock * 8];
@@ -198,13 +206,15 @@ void infer_pointwise(const Op& op, Inputs inputs, Specs& out) {
 
 void run_pointwise(const Op& op, Inputs inputs, const void*, std::span<Tensor> out) {
   const Compute compute = compute_type(input_type(op, inputs));
-  const kernels::PointwiseFn kernel = kernels::table().pointwise[op.index][static_cast<int>(compute)];
+  const kernels::PointwiseFn kernel =
+      kernels::table().pointwise[op.index][static_cast<int>(compute)];
   GRAPNEL_ASSERT(kernel, op.name, " has no kernel for ", dtype_of(compute));
   const TensorImpl& target = out[0].impl();
   switch (plainness(inputs, target, dtype_of(compute))) {
     case Plain::blocks:
-      return for_pieces(target.numel,
-                        [&](int64_t begin, int64_t end) { run_blocks(inputs, target, kernel, begin, end); });
+      return for_pieces(target.numel, [&](int64_t begin, int64_t end) {
+        run_blocks(inputs, target, kernel, begin, end);
+      });
     case Plain::blocks_and_numbers:
       return for_pieces(target.numel, [&](int64_t begin, int64_t end) {
         run_blocks_and_numbers(inputs, target, kernel, begin, end);

@@ -9,11 +9,13 @@
 namespace grapnel {
 
 using PointwiseOps =
-    OpList<Add, Sub, AddScaled, Mul, Div, FloorDivide, Fmod, Remainder, Pow, Minimum, Maximum, Neg, Abs, Sign, Square, Reciprocal,
-           Floor, Ceil, Round, Trunc, Lerp, Addcmul, Addcdiv,                                                    //
-           Eq, Ne, Lt, Le, Gt, Ge, LogicalAnd, LogicalOr, LogicalXor, IsNan, IsInf, IsFinite, LogicalNot,         //
-           BitwiseAnd, BitwiseOr, BitwiseXor, Where, MaskedFill, Clamp, ClampMin, ClampMax,                       //
-           Sqrt, Rsqrt, Exp, Exp2, Expm1, Log, Log1p, Log2, Log10, Sin, Cos, Tan, Asin, Acos, Atan, Atan2, Sinh, Cosh, Tanh, Erf, Erfc,
-           Relu, ReluBackward, LeakyRelu, Sigmoid, Silu, Gelu, GeluTanh, Softplus, Elu>;
+    OpList<Add, Sub, AddScaled, Mul, Div, FloorDivide, Fmod, Remainder, Pow, Minimum, Maximum, Neg,
+           Abs, Sign, Square, Reciprocal, Floor, Ceil, Round, Trunc, Lerp, Addcmul, Addcdiv,  //
+           Eq, Ne, Lt, Le, Gt, Ge, LogicalAnd, LogicalOr, LogicalXor, IsNan, IsInf, IsFinite,
+           LogicalNot,                                                                       //
+           BitwiseAnd, BitwiseOr, BitwiseXor, Where, MaskedFill, Clamp, ClampMin, ClampMax,  //
+           Sqrt, Rsqrt, Exp, Exp2, Expm1, Log, Log1p, Log2, Log10, Sin, Cos, Tan, Asin, Acos, Atan,
+           Atan2, Sinh, Cosh, Tanh, Erf, Erfc, Relu, ReluBackward, LeakyRelu, Sigmoid, Silu, Gelu,
+           GeluTanh, Softplus, Elu>;
 
 }  // namespace grapnel

@@ -10,7 +10,9 @@ namespace grapnel {
 namespace {
 
 template <class T>
-T* data(const Tensor& t) { return reinterpret_cast<T*>(t.impl().data()); }
+T* data(const Tensor& t) {
+  return reinterpret_cast<T*>(t.impl().data());
+}
 
 /// `image` and `pooled` are the shapes on the two sides of a pooling.
 kernels::PoolParams params(const Shape& image, const Shape& pooled, const PoolAttrs& attrs) {
@@ -30,7 +32,8 @@ kernels::PoolParams params(const Shape& image, const Shape& pooled, const PoolAt
   return p;
 }
 
-/// Calls fn with memory for `out` and its type: f64 as it is, the other floating types in f32, rounded once.
+/// Calls fn with memory for `out` and its type: f64 as it is, the other floating types in f32,
+/// rounded once.
 template <class Fn>
 void in_compute_type(const Tensor& out, const Fn& fn) {
   if (out.numel() == 0) return;
@@ -57,13 +60,18 @@ int64_t pooled_size(int64_t size, const PoolAttrs& a, int d) {
 }
 
 Shape pooled_shape(const Tensor& x, const PoolAttrs& a, std::string_view op) {
-  check(is_floating(x.dtype()), op, ": not defined for ", x.dtype(), ".\nConvert first: x.to(kFloat32).");
-  check(x.dim() == 3 || x.dim() == 4, op, ": x must be [batch, channels, height, width] or [channels, height, width], got shape ", x.shape(), ".");
+  check(is_floating(x.dtype()), op, ": not defined for ", x.dtype(),
+        ".\nConvert first: x.to(kFloat32).");
+  check(x.dim() == 3 || x.dim() == 4, op,
+        ": x must be [batch, channels, height, width] or [channels, height, width], got shape ",
+        x.shape(), ".");
   int64_t size[2];
   for (int d = 0; d < 2; ++d) {
-    check(a.kernel[d] >= 1 && a.stride[d] >= 1 && a.dilation[d] >= 1, op, ": kernel_size, stride and dilation must be at least 1, got ", a.kernel, ", ",
-          a.stride, " and ", a.dilation, ".");
-    check(a.padding[d] >= 0 && a.padding[d] <= a.kernel[d] / 2, op, ": padding must be at most half of kernel_size, got padding ", a.padding,
+    check(a.kernel[d] >= 1 && a.stride[d] >= 1 && a.dilation[d] >= 1, op,
+          ": kernel_size, stride and dilation must be at least 1, got ", a.kernel, ", ", a.stride,
+          " and ", a.dilation, ".");
+    check(a.padding[d] >= 0 && a.padding[d] <= a.kernel[d] / 2, op,
+          ": padding must be at most half of kernel_size, got padding ", a.padding,
           ", kernel_size ", a.kernel, ".");
     const int64_t image = x.size(d - 2);
     size[d] = pooled_size(image, a, d);
@@ -74,8 +82,9 @@ Shape pooled_shape(const Tensor& x, const PoolAttrs& a, std::string_view op) {
       if (first < 0) first += (-first + a.dilation[d] - 1) / a.dilation[d] * a.dilation[d];
       fits = first < image;
     }
-    check(fits, op, ": a window of ", a.dilation[d] * (a.kernel[d] - 1) + 1, " does not fit an image of ", image, " with padding ", a.padding[d],
-          " (x is ", x.shape(), ").\nUse a smaller kernel or more padding.");
+    check(fits, op, ": a window of ", a.dilation[d] * (a.kernel[d] - 1) + 1,
+          " does not fit an image of ", image, " with padding ", a.padding[d], " (x is ", x.shape(),
+          ").\nUse a smaller kernel or more padding.");
   }
   return with_window(x.shape(), size[0], size[1]);
 }
@@ -97,7 +106,8 @@ PoolAttrs sample_attrs() {
 
 }  // namespace
 
-// --- max --------------------------------------------------------------------------------------------------------------
+// --- max
+// --------------------------------------------------------------------------------------------------------------
 
 void MaxPool2d::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Shape sizes = pooled_shape(*in[0], attrs, name);
@@ -106,11 +116,13 @@ void MaxPool2d::infer(Inputs in, const Attrs& attrs, Specs& out) {
 }
 void MaxPool2d::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   in_compute_type(out[0], [&]<class T>(const Tensor& y) {
-    kernels::max_pool<T>(params(in[0]->shape(), y.shape(), attrs), data<T>(dense(*in[0], dtype_v<T>)), data<T>(y), data<int64_t>(out[1]));
+    kernels::max_pool<T>(params(in[0]->shape(), y.shape(), attrs),
+                         data<T>(dense(*in[0], dtype_v<T>)), data<T>(y), data<int64_t>(out[1]));
   });
 }
 Grads MaxPool2d::grad(const Saved& s, const Grads& g) {
-  return {apply<MaxPool2dBackward>(with_size_of(s.attrs<Attrs>(), s.input_shape(0)), g[0], s.output(1))};
+  return {apply<MaxPool2dBackward>(with_size_of(s.attrs<Attrs>(), s.input_shape(0)), g[0],
+                                   s.output(1))};
 }
 Samples MaxPool2d::samples() { return {sample({sample_tensor({1, 2, 4, 5})}, sample_attrs())}; }
 
@@ -119,7 +131,8 @@ void MaxPool2dBackward::infer(Inputs in, const Attrs& attrs, Specs& out) {
 }
 void MaxPool2dBackward::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   in_compute_type(out[0], [&]<class T>(const Tensor& gx) {
-    kernels::max_pool_backward<T>(params(gx.shape(), in[0]->shape(), attrs), data<T>(dense(*in[0], dtype_v<T>)),
+    kernels::max_pool_backward<T>(params(gx.shape(), in[0]->shape(), attrs),
+                                  data<T>(dense(*in[0], dtype_v<T>)),
                                   data<int64_t>(dense(*in[1], kInt64)), data<T>(gx));
   });
 }
@@ -136,12 +149,16 @@ Samples MaxPool2dBackward::samples() {
   return {sample({sample_tensor({1, 2, 1, 1}), index}, attrs)};
 }
 
-// --- average ----------------------------------------------------------------------------------------------------------
+// --- average
+// ----------------------------------------------------------------------------------------------------------
 
-void AvgPool2d::infer(Inputs in, const Attrs& attrs, Specs& out) { out.push_back({pooled_shape(*in[0], attrs, name), in[0]->dtype()}); }
+void AvgPool2d::infer(Inputs in, const Attrs& attrs, Specs& out) {
+  out.push_back({pooled_shape(*in[0], attrs, name), in[0]->dtype()});
+}
 void AvgPool2d::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   in_compute_type(out[0], [&]<class T>(const Tensor& y) {
-    kernels::avg_pool<T>(params(in[0]->shape(), y.shape(), attrs), data<T>(dense(*in[0], dtype_v<T>)), data<T>(y));
+    kernels::avg_pool<T>(params(in[0]->shape(), y.shape(), attrs),
+                         data<T>(dense(*in[0], dtype_v<T>)), data<T>(y));
   });
 }
 Grads AvgPool2d::grad(const Saved& s, const Tensor& g) {
@@ -154,7 +171,8 @@ void AvgPool2dBackward::infer(Inputs in, const Attrs& attrs, Specs& out) {
 }
 void AvgPool2dBackward::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   in_compute_type(out[0], [&]<class T>(const Tensor& gx) {
-    kernels::avg_pool_backward<T>(params(gx.shape(), in[0]->shape(), attrs), data<T>(dense(*in[0], dtype_v<T>)), data<T>(gx));
+    kernels::avg_pool_backward<T>(params(gx.shape(), in[0]->shape(), attrs),
+                                  data<T>(dense(*in[0], dtype_v<T>)), data<T>(gx));
   });
 }
 Grads AvgPool2dBackward::grad(const Saved& s, const Tensor& g) {
@@ -168,14 +186,17 @@ Samples AvgPool2dBackward::samples() {
   return {sample({sample_tensor({1, 2, 3, 4})}, attrs)};
 }
 
-// --- functions --------------------------------------------------------------------------------------------------------
+// --- functions
+// --------------------------------------------------------------------------------------------------------
 
 namespace {
 
-PoolAttrs pool_attrs(std::string_view op, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool ceil_mode,
+PoolAttrs pool_attrs(std::string_view op, IntArrayRef kernel, IntArrayRef stride,
+                     IntArrayRef padding, IntArrayRef dilation, bool ceil_mode,
                      bool count_include_pad) {
   auto pair = [&](IntArrayRef v, const char* what) -> Shape {
-    check(v.size() == 1 || v.size() == 2, op, ": ", what, " takes one number or [vertical, horizontal], got ", v, ".");
+    check(v.size() == 1 || v.size() == 2, op, ": ", what,
+          " takes one number or [vertical, horizontal], got ", v, ".");
     return {v[0], v[v.size() - 1]};
   };
   PoolAttrs attrs;
@@ -191,13 +212,17 @@ PoolAttrs pool_attrs(std::string_view op, IntArrayRef kernel, IntArrayRef stride
 
 }  // namespace
 
-Tensor max_pool2d(const Tensor& x, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool ceil_mode) {
+Tensor max_pool2d(const Tensor& x, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding,
+                  IntArrayRef dilation, bool ceil_mode) {
   GRAPNEL_CALL_SITE;
-  return apply_all<MaxPool2d>(pool_attrs("max_pool2d", kernel_size, stride, padding, dilation, ceil_mode, true), x)[0];
+  return apply_all<MaxPool2d>(
+      pool_attrs("max_pool2d", kernel_size, stride, padding, dilation, ceil_mode, true), x)[0];
 }
-Tensor avg_pool2d(const Tensor& x, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding, bool ceil_mode, bool count_include_pad) {
+Tensor avg_pool2d(const Tensor& x, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding,
+                  bool ceil_mode, bool count_include_pad) {
   GRAPNEL_CALL_SITE;
-  return apply<AvgPool2d>(pool_attrs("avg_pool2d", kernel_size, stride, padding, {1}, ceil_mode, count_include_pad), x);
+  return apply<AvgPool2d>(
+      pool_attrs("avg_pool2d", kernel_size, stride, padding, {1}, ceil_mode, count_include_pad), x);
 }
 
 }  // namespace grapnel

@@ -23,7 +23,8 @@ void for_nonzero(const Tensor& x, Fn fn) {
     if (on[i]) fn(i);
 }
 
-/// Copies the elements for which keep(row, column) holds in ranges of columns; the others become zero.
+/// Copies the elements for which keep(row, column) holds in ranges of columns; the others become
+/// zero.
 template <class Range>
 void copy_triangle(const Tensor& x, const Tensor& out, Range kept_columns) {
   raw_zero(out);
@@ -32,7 +33,8 @@ void copy_triangle(const Tensor& x, const Tensor& out, Range kept_columns) {
   const int64_t rows = x.shape()[rank - 2], columns = x.shape()[rank - 1];
   for (int64_t row = 0; row < rows; ++row) {
     const auto [begin, end] = kept_columns(row);
-    const int64_t from = std::clamp<int64_t>(begin, 0, columns), to = std::clamp<int64_t>(end, 0, columns);
+    const int64_t from = std::clamp<int64_t>(begin, 0, columns),
+                  to = std::clamp<int64_t>(end, 0, columns);
     if (from >= to) continue;
     auto part = [&](const Tensor& t) {
       Geometry g = geometry_of(t);
@@ -63,13 +65,16 @@ void RavelIndex::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
   for (int k = 0; k < a.sizes.size(); ++k) {
     copy_elements(wrapped, *in[static_cast<size_t>(k)]);
     const int64_t n = wrapped.numel(), size = a.sizes[k];
-    // Out of range either way stays out of range, so that the message shows the index as it was given.
+    // Out of range either way stays out of range, so that the message shows the index as it was
+    // given.
     for (int64_t i = 0; i < n; ++i) index[i] += index[i] < 0 && index[i] >= -size ? size : 0;
     check_index_bounds(wrapped, size, a.dims[k], "index");
     for (int64_t i = 0; i < n; ++i) result[i] = result[i] * size + index[i];
   }
 }
-Samples RavelIndex::samples() { return {sample({sample_classes(), sample_classes()}, Attrs{{3, 4}, {0, 1}})}; }
+Samples RavelIndex::samples() {
+  return {sample({sample_classes(), sample_classes()}, Attrs{{3, 4}, {0, 1}})};
+}
 
 void MaskPositions::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
   auto* p = reinterpret_cast<int64_t*>(out[0].impl().data());
@@ -119,7 +124,8 @@ void OneHot::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
 Samples OneHot::samples() { return {sample({sample_classes()}, Attrs{4})}; }
 
 void Tril::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
-  copy_triangle(*in[0], out[0], [&](int64_t row) { return std::pair(int64_t{0}, row + a.diagonal + 1); });
+  copy_triangle(*in[0], out[0],
+                [&](int64_t row) { return std::pair(int64_t{0}, row + a.diagonal + 1); });
 }
 void Triu::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
   const int64_t columns = in[0]->shape().back();

@@ -10,54 +10,66 @@ namespace {
 
 /// Whether the matrices of `t` lie in memory column by column.
 bool by_columns(const Tensor& t) {
-  return t.dim() > 1 && t.size(-1) > 1 && t.size(-2) > 1 && t.stride(-2) == 1 && t.stride(-1) >= t.size(-2);
+  return t.dim() > 1 && t.size(-1) > 1 && t.size(-2) > 1 && t.stride(-2) == 1 &&
+         t.stride(-1) >= t.size(-2);
 }
 
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
   GRAPNEL_CALL_SITE;
-  if (autocast::lowers(a, b)) [[unlikely]] return matmul(autocast::lower(a), autocast::lower(b));
+  if (autocast::lowers(a, b)) [[unlikely]]
+    return matmul(autocast::lower(a), autocast::lower(b));
   return apply<MatMul>({.a_by_columns = by_columns(a), .b_by_columns = by_columns(b)}, a, b);
 }
 Tensor mm(const Tensor& a, const Tensor& b) {
   GRAPNEL_CALL_SITE;
-  check(a.dim() == 2 && b.dim() == 2, "mm: needs two matrices, got shapes ", a.shape(), " and ", b.shape(),
-        ".\nFor vectors and batches use matmul.");
+  check(a.dim() == 2 && b.dim() == 2, "mm: needs two matrices, got shapes ", a.shape(), " and ",
+        b.shape(), ".\nFor vectors and batches use matmul.");
   return matmul(a, b);
 }
 Tensor bmm(const Tensor& a, const Tensor& b) {
   GRAPNEL_CALL_SITE;
-  check(a.dim() == 3 && b.dim() == 3 && a.size(0) == b.size(0), "bmm: needs two batches of equally many matrices, got shapes ", a.shape(),
-        " and ", b.shape(), ".\nFor broadcasting use matmul.");
+  check(a.dim() == 3 && b.dim() == 3 && a.size(0) == b.size(0),
+        "bmm: needs two batches of equally many matrices, got shapes ", a.shape(), " and ",
+        b.shape(), ".\nFor broadcasting use matmul.");
   return matmul(a, b);
 }
 Tensor mv(const Tensor& a, const Tensor& vector) {
   GRAPNEL_CALL_SITE;
-  check(a.dim() == 2 && vector.dim() == 1, "mv: needs a matrix and a vector, got shapes ", a.shape(), " and ", vector.shape(), ".");
+  check(a.dim() == 2 && vector.dim() == 1, "mv: needs a matrix and a vector, got shapes ",
+        a.shape(), " and ", vector.shape(), ".");
   return matmul(a, vector);
 }
 Tensor dot(const Tensor& a, const Tensor& b) {
   GRAPNEL_CALL_SITE;
-  check(a.dim() == 1 && b.dim() == 1, "dot: needs two vectors, got shapes ", a.shape(), " and ", b.shape(), ".\nFor matrices use matmul.");
+  check(a.dim() == 1 && b.dim() == 1, "dot: needs two vectors, got shapes ", a.shape(), " and ",
+        b.shape(), ".\nFor matrices use matmul.");
   return matmul(a, b);
 }
 Tensor outer(const Tensor& a, const Tensor& b) {
   GRAPNEL_CALL_SITE;
-  check(a.dim() == 1 && b.dim() == 1, "outer: needs two vectors, got shapes ", a.shape(), " and ", b.shape(), ".");
+  check(a.dim() == 1 && b.dim() == 1, "outer: needs two vectors, got shapes ", a.shape(), " and ",
+        b.shape(), ".");
   return a.unsqueeze(1) * b;
 }
-Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
+Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& beta,
+             const Scalar& alpha) {
   GRAPNEL_CALL_SITE;
   if (autocast::lowers(a, b)) [[unlikely]]
     return addmm(autocast::lower(x), autocast::lower(a), autocast::lower(b), beta, alpha);
-  return apply<Addmm>(
-      {.beta = beta.to_double(), .alpha = alpha.to_double(), .a_by_columns = by_columns(a), .b_by_columns = by_columns(b)}, x, a, b);
+  return apply<Addmm>({.beta = beta.to_double(),
+                       .alpha = alpha.to_double(),
+                       .a_by_columns = by_columns(a),
+                       .b_by_columns = by_columns(b)},
+                      x, a, b);
 }
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   GRAPNEL_CALL_SITE;
-  check(weight.dim() == 2, "linear: weight must be [out_features, in_features], got shape ", weight.shape(), ".");
-  check(x.dim() > 0 && x.size(-1) == weight.size(1), "linear: the last dimension of x must be ", weight.size(1), " (weight is ", weight.shape(),
+  check(weight.dim() == 2, "linear: weight must be [out_features, in_features], got shape ",
+        weight.shape(), ".");
+  check(x.dim() > 0 && x.size(-1) == weight.size(1), "linear: the last dimension of x must be ",
+        weight.size(1), " (weight is ", weight.shape(),
         " = [out_features, in_features]), but x is ", x.shape(), ".");
   const Tensor turned = weight.t();
   if (!bias.defined()) return matmul(x, turned);
@@ -92,7 +104,8 @@ Tensor Tensor::outer(const Tensor& other) const {
   GRAPNEL_CALL_SITE;
   return grapnel::outer(*this, other);
 }
-Tensor Tensor::addmm(const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) const {
+Tensor Tensor::addmm(const Tensor& a, const Tensor& b, const Scalar& beta,
+                     const Scalar& alpha) const {
   GRAPNEL_CALL_SITE;
   return grapnel::addmm(*this, a, b, beta, alpha);
 }

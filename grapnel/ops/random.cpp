@@ -28,7 +28,8 @@ constexpr int64_t kGrain = 16 * kBlock;
 
 template <class T>
 void draw(const RandomCall& call, int64_t first, int64_t n, T* out) {
-  const int64_t block = first / kernels::per_block<T>, blocks = (n + kernels::per_block<T> - 1) / kernels::per_block<T>;
+  const int64_t block = first / kernels::per_block<T>,
+                blocks = (n + kernels::per_block<T> - 1) / kernels::per_block<T>;
 #ifdef GRAPNEL_X86_KERNELS
   switch (base::cpu_isa()) {
     case base::Isa::avx512: return kernels::random_kernel<T, IsaAvx512>(call, block, blocks, out);
@@ -39,20 +40,24 @@ void draw(const RandomCall& call, int64_t first, int64_t n, T* out) {
   kernels::random_kernel<T, IsaBaseline>(call, block, blocks, out);
 }
 
-/// Fills `out` with make(first, n, values), which makes n <= kBlock elements of type T from number `first` on.
+/// Fills `out` with make(first, n, values), which makes n <= kBlock elements of type T from number
+/// `first` on.
 template <class T, class Make>
 void fill(const Tensor& out, Make make) {
   LoopNest<1> nest(out);
   nest.merge();
   const auto size = static_cast<int64_t>(element_size(out.dtype()));
-  const kernels::StoreFn store = kernels::table().store[static_cast<int>(out.dtype())][static_cast<int>(compute_type(dtype_v<T>))];
+  const kernels::StoreFn store =
+      kernels::table()
+          .store[static_cast<int>(out.dtype())][static_cast<int>(compute_type(dtype_v<T>))];
   base::parallel_for(nest.numel, kGrain, [&](int64_t begin, int64_t end) {
     alignas(64) T values[kBlock];
     for (int64_t first = begin; first < end; first += kBlock) {
       const int64_t n = std::min(kBlock, end - first);
       make(first, n, values);
       nest.for_rows(first, first + n, [&](int64_t i, int64_t length) {
-        store(values + (i - first), nest.operands[0].data + nest.offset(0, i) * size, nest.row_stride(0), length);
+        store(values + (i - first), nest.operands[0].data + nest.offset(0, i) * size,
+              nest.row_stride(0), length);
       });
     }
   });
@@ -69,9 +74,15 @@ void keep_below(float low, float high, float* values, int64_t n) {
 
 void fill_random(Draw kind, const RandomAttrs& attrs, const Tensor& out) {
   const DType type = out.dtype();
-  const RandomCall call{kind, static_cast<uint64_t>(attrs.seed), static_cast<uint64_t>(attrs.offset), attrs.a, attrs.b, digits_of(type)};
+  const RandomCall call{kind,
+                        static_cast<uint64_t>(attrs.seed),
+                        static_cast<uint64_t>(attrs.offset),
+                        attrs.a,
+                        attrs.b,
+                        digits_of(type)};
   if (type == kFloat64 && kind != Draw::bernoulli) {
-    fill<double>(out, [&](int64_t first, int64_t n, double* values) { draw(call, first, n, values); });
+    fill<double>(out,
+                 [&](int64_t first, int64_t n, double* values) { draw(call, first, n, values); });
     return;
   }
   fill<float>(out, [&](int64_t first, int64_t n, float* values) {
@@ -93,7 +104,8 @@ Tensor& fill_inplace(const Tensor& self, Generator* generator, typename D::Attrs
 }
 
 void check_floating(std::string_view op, const Tensor& t) {
-  check(t.is_floating_point(), op, ": the numbers are fractions, which ", t.dtype(), " cannot hold.\nUse a floating-point type, or random_ for whole numbers.");
+  check(t.is_floating_point(), op, ": the numbers are fractions, which ", t.dtype(),
+        " cannot hold.\nUse a floating-point type, or random_ for whole numbers.");
 }
 
 /// The whole numbers that a type holds, as [first, last].
@@ -109,16 +121,25 @@ std::pair<int64_t, int64_t> whole_range(DType t) {
 
 }  // namespace
 
-void Uniform::run(Inputs, const Attrs& attrs, std::span<Tensor> out) { fill_random(Draw::uniform, attrs, out[0]); }
-void Normal::run(Inputs, const Attrs& attrs, std::span<Tensor> out) { fill_random(Draw::normal, attrs, out[0]); }
-void Exponential::run(Inputs, const Attrs& attrs, std::span<Tensor> out) { fill_random(Draw::exponential, attrs, out[0]); }
-void Bernoulli::run(Inputs, const Attrs& attrs, std::span<Tensor> out) { fill_random(Draw::bernoulli, attrs, out[0]); }
+void Uniform::run(Inputs, const Attrs& attrs, std::span<Tensor> out) {
+  fill_random(Draw::uniform, attrs, out[0]);
+}
+void Normal::run(Inputs, const Attrs& attrs, std::span<Tensor> out) {
+  fill_random(Draw::normal, attrs, out[0]);
+}
+void Exponential::run(Inputs, const Attrs& attrs, std::span<Tensor> out) {
+  fill_random(Draw::exponential, attrs, out[0]);
+}
+void Bernoulli::run(Inputs, const Attrs& attrs, std::span<Tensor> out) {
+  fill_random(Draw::bernoulli, attrs, out[0]);
+}
 
 void RandomInts::run(Inputs, const Attrs& attrs, std::span<Tensor> out) {
   const auto seed = static_cast<uint64_t>(attrs.seed), offset = static_cast<uint64_t>(attrs.offset);
   fill<int64_t>(out[0], [&](int64_t first, int64_t n, int64_t* values) {
     for (int64_t i = 0; i < n; ++i)
-      values[i] = base::uniform_int(seed, offset + static_cast<uint64_t>(first + i), 0, attrs.low, attrs.high);
+      values[i] = base::uniform_int(seed, offset + static_cast<uint64_t>(first + i), 0, attrs.low,
+                                    attrs.high);
   });
 }
 
@@ -131,14 +152,17 @@ void RandomOrder::run(Inputs, const Attrs& attrs, std::span<Tensor> out) {
     const int64_t j = base::uniform_int(seed, offset + static_cast<uint64_t>(i), 0, i, n);
     std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(j)]);
   }
-  fill<int64_t>(out[0], [&](int64_t first, int64_t count, int64_t* values) { std::copy_n(order.data() + first, count, values); });
+  fill<int64_t>(out[0], [&](int64_t first, int64_t count, int64_t* values) {
+    std::copy_n(order.data() + first, count, values);
+  });
 }
 
 namespace random {
 
 Tensor& uniform_(const Tensor& self, double low, double high, Generator* generator) {
   check_floating("uniform_", self);
-  check(low <= high && std::isfinite(high - low), "uniform_: [", low, ", ", high, ") is no interval of finite length.");
+  check(low <= high && std::isfinite(high - low), "uniform_: [", low, ", ", high,
+        ") is no interval of finite length.");
   return fill_inplace<Uniform>(self, generator, {.a = low, .b = high});
 }
 Tensor& normal_(const Tensor& self, double mean, double std, Generator* generator) {
@@ -158,10 +182,13 @@ Tensor& bernoulli_(const Tensor& self, double p, Generator* generator) {
 Tensor& random_(const Tensor& self, int64_t low, int64_t high, Generator* generator) {
   check(low < high, "random_: no number lies in [", low, ", ", high, ").");
   const auto [first, last] = whole_range(self.dtype());
-  check(low >= first && high - 1 <= last, "random_: [", low, ", ", high, ") goes beyond what ", self.dtype(), " holds, ", first, " to ", last, ".");
+  check(low >= first && high - 1 <= last, "random_: [", low, ", ", high, ") goes beyond what ",
+        self.dtype(), " holds, ", first, " to ", last, ".");
   return fill_inplace<RandomInts>(self, generator, {.low = low, .high = high});
 }
-Tensor& shuffle_(const Tensor& self, Generator* generator) { return fill_inplace<RandomOrder>(self, generator, {}); }
+Tensor& shuffle_(const Tensor& self, Generator* generator) {
+  return fill_inplace<RandomOrder>(self, generator, {});
+}
 
 }  // namespace random
 

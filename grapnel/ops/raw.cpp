@@ -5,7 +5,9 @@
 
 namespace grapnel {
 
-void raw_zero(const Tensor& fresh) { std::memset(fresh.impl().data(), 0, static_cast<size_t>(fresh.nbytes())); }
+void raw_zero(const Tensor& fresh) {
+  std::memset(fresh.impl().data(), 0, static_cast<size_t>(fresh.nbytes()));
+}
 
 Tensor raw_apart(const Tensor& source, const Tensor& target) {
   if (!source.is_alias_of(target)) return source;
@@ -39,7 +41,9 @@ void raw_add(const Tensor& target, const Tensor& source) {
 void check_index_type(const Tensor& index, std::string_view op) {
   const DType t = index.dtype();
   if (t == kInt64 || t == kInt32) return;
-  check(t != kBool, op, ": the index is a mask (bool); it must hold positions (i64 or i32).\nUse masked_select, or x.index({mask}).");
+  check(t != kBool, op,
+        ": the index is a mask (bool); it must hold positions (i64 or i32).\nUse masked_select, or "
+        "x.index({mask}).");
   fail(op, ": the index must hold i64 or i32, got ", t, ".\nConvert it: index.to(kInt64).");
 }
 
@@ -60,8 +64,11 @@ void check_index_bounds(const Tensor& index, int64_t size, int64_t dim, std::str
     position[i] = rest % extent;
     rest /= extent;
   }
-  if (size == 0) fail(op, ": index ", values[bad], " at position ", position, " of the index, but dimension ", dim, " has size 0.");
-  fail(op, ": index ", values[bad], " at position ", position, " of the index is out of range for dimension ", dim, " with size ", size,
+  if (size == 0)
+    fail(op, ": index ", values[bad], " at position ", position, " of the index, but dimension ",
+         dim, " has size 0.");
+  fail(op, ": index ", values[bad], " at position ", position,
+       " of the index is out of range for dimension ", dim, " with size ", size,
        ".\nIndices run from 0 to ", size - 1, " here.");
 }
 

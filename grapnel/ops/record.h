@@ -1,7 +1,9 @@
-/// Seams between ops and capture: declared here, defined in capture/, so that ops/ need not know the recorder.
+/// Seams between ops and capture: declared here, defined in capture/, so that ops/ need not know
+/// the recorder.
 ///
-/// While a recorder is open on this thread, `apply` computes nothing: it appends the call to the trace and returns pending tensors
-/// (see Note [Pending storage] in tensor/storage.h). Values are computed when the recorder flushes.
+/// While a recorder is open on this thread, `apply` computes nothing: it appends the call to the
+/// trace and returns pending tensors (see Note [Pending storage] in tensor/storage.h). Values are
+/// computed when the recorder flushes.
 #pragma once
 
 #include <functional>
@@ -18,12 +20,14 @@ inline bool active() { return current != nullptr; }
 
 /// Appends a call of `op` and gives its results: pending tensors, or views, which are made at once.
 void call(const Op& op, Inputs inputs, const void* attrs, Outputs& out);
-/// The same with results at hand. `out` are pending tensors, views made already, or for an in-place call the tensor that is written.
+/// The same with results at hand. `out` are pending tensors, views made already, or for an in-place
+/// call the tensor that is written.
 void append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out, bool inplace);
 /// Memory for the result of a recorded call: none yet.
 Tensor pending_empty(const Shape& sizes, DType dtype);
 
-/// Runs what was recorded so far; for ops that need values to know their shapes. `what` says who needs them.
+/// Runs what was recorded so far; for ops that need values to know their shapes. `what` says who
+/// needs them.
 void flush(const char* what);
 /// Runs `undo` if what is being recorded is given up instead of run.
 void on_undo(std::function<void()> undo);
@@ -31,8 +35,8 @@ void on_undo(std::function<void()> undo);
 void keep(std::shared_ptr<const void> what);
 /// The same for a call of user code that the recording does not enter.
 void keep_opaque(std::shared_ptr<const void> what);
-/// Called before code of the user (a traced hook, an unpack hook, a user's node) is entered: opaque calls recorded before run first, so that
-/// user code runs in eager's order.
+/// Called before code of the user (a traced hook, an unpack hook, a user's node) is entered: opaque
+/// calls recorded before run first, so that user code runs in eager's order.
 void before_user_code();
 
 /// How many backward passes are being walked on this thread.

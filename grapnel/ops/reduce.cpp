@@ -1,4 +1,5 @@
-/// Reductions as users call them: sum, mean, product, extremes, any and all, and what is composed of them.
+/// Reductions as users call them: sum, mean, product, extremes, any and all, and what is composed
+/// of them.
 #include <cmath>
 
 #include "grapnel/ops/functions.h"
@@ -11,10 +12,13 @@ namespace {
 
 template <class D>
 Tensor reduce(const Tensor& x, IntArrayRef dims, bool keepdim) {
-  return apply<D>({.dims = wrap_dims(dims, static_cast<int>(x.dim()), D::name.data()), .keepdim = keepdim}, x);
+  return apply<D>(
+      {.dims = wrap_dims(dims, static_cast<int>(x.dim()), D::name.data()), .keepdim = keepdim}, x);
 }
 
-Tensor in_type(const Tensor& x, std::optional<DType> dtype) { return dtype && *dtype != x.dtype() ? x.to(*dtype) : x; }
+Tensor in_type(const Tensor& x, std::optional<DType> dtype) {
+  return dtype && *dtype != x.dtype() ? x.to(*dtype) : x;
+}
 
 /// An extreme of no values is nothing: neither number is below or above all others.
 template <class D>
@@ -40,10 +44,12 @@ Tensor power_from_zero(const Tensor& x, double exponent) {
 }
 
 Tensor variance(const Tensor& x, IntArrayRef dims, bool unbiased, bool keepdim) {
-  check(is_floating(x.dtype()), "var: the variance of ", x.dtype(), " values is not defined here.\nConvert first: x.to(kFloat32).");
+  check(is_floating(x.dtype()), "var: the variance of ", x.dtype(),
+        " values is not defined here.\nConvert first: x.to(kFloat32).");
   const Tensor offset = x - x.mean(dims, true);
   double count = unbiased ? -1 : 0, values = 1;
-  for (int64_t d : wrap_dims(dims, static_cast<int>(x.dim()), "var")) values *= static_cast<double>(x.size(d));
+  for (int64_t d : wrap_dims(dims, static_cast<int>(x.dim()), "var"))
+    values *= static_cast<double>(x.size(d));
   count += values;
   return (offset * offset).sum(dims, keepdim) / std::max(count, 0.0);
 }
@@ -56,7 +62,8 @@ Tensor vector_norm(const Tensor& x, double p, IntArrayRef dims, bool keepdim) {
   // The number of values that are not zero; flat, so the gradient is zero.
   if (p == 0) return abs(sign(x)).sum(dims, keepdim);
   const Tensor size = abs(x);
-  // Below p = 1 the slope at zero is infinite; a negative power of zero, and with it the sum, is infinite.
+  // Below p = 1 the slope at zero is infinite; a negative power of zero, and with it the sum, is
+  // infinite.
   const Tensor powers = p > 0 ? power_from_zero(size, p) : pow(size, p);
   return power_from_zero(powers.sum(dims, keepdim), 1 / p);
 }
@@ -78,7 +85,8 @@ Tensor log_sum_exp(const Tensor& x, IntArrayRef dims, bool keepdim) {
 
 }  // namespace
 
-// --- sums and means -----------------------------------------------------------------------------------------------------
+// --- sums and means
+// -----------------------------------------------------------------------------------------------------
 
 Tensor sum(const Tensor& x, std::optional<DType> dtype) {
   GRAPNEL_CALL_SITE;
@@ -141,13 +149,15 @@ Tensor Tensor::sum_to_size(IntArrayRef sizes) const {
     if (i < missing || (wanted == 1 && size(i) != 1)) dims.push_back(i);
     else fits = wanted == size(i);
   }
-  check(fits, "sum_to_size: shape ", shape(), " was not broadcast from ", sizes, ".\nThe target must broadcast to the tensor's shape.");
+  check(fits, "sum_to_size: shape ", shape(), " was not broadcast from ", sizes,
+        ".\nThe target must broadcast to the tensor's shape.");
   const bool only_leading = dims.size() == missing;
   const Tensor reduced = apply<Sum>({.dims = dims, .keepdim = !only_leading}, *this);
   return missing == 0 || only_leading ? reduced : reduced.view(sizes);
 }
 
-// --- extremes, any and all ----------------------------------------------------------------------------------------------
+// --- extremes, any and all
+// ----------------------------------------------------------------------------------------------
 
 Tensor amax(const Tensor& x, IntArrayRef dims, bool keepdim) {
   GRAPNEL_CALL_SITE;
@@ -215,7 +225,8 @@ Tensor Tensor::all(int64_t dim, bool keepdim) const {
   return reduce<All>(*this, dim, keepdim);
 }
 
-// --- spread, size and smooth maximum ------------------------------------------------------------------------------------
+// --- spread, size and smooth maximum
+// ------------------------------------------------------------------------------------
 
 Tensor var(const Tensor& x, IntArrayRef dims, bool unbiased, bool keepdim) {
   GRAPNEL_CALL_SITE;
@@ -223,11 +234,14 @@ Tensor var(const Tensor& x, IntArrayRef dims, bool unbiased, bool keepdim) {
 }
 Tensor std(const Tensor& x, IntArrayRef dims, bool unbiased, bool keepdim) {
   GRAPNEL_CALL_SITE;
-  return widened(x, [&](const Tensor& w) { return power_from_zero(variance(w, dims, unbiased, keepdim), 0.5); });
+  return widened(x, [&](const Tensor& w) {
+    return power_from_zero(variance(w, dims, unbiased, keepdim), 0.5);
+  });
 }
 Tensor norm(const Tensor& x, const Scalar& p, IntArrayRef dims, bool keepdim) {
   GRAPNEL_CALL_SITE;
-  check(is_floating(x.dtype()), "norm: the norm of ", x.dtype(), " values is not defined here.\nConvert first: x.to(kFloat32).");
+  check(is_floating(x.dtype()), "norm: the norm of ", x.dtype(),
+        " values is not defined here.\nConvert first: x.to(kFloat32).");
   return widened(x, [&](const Tensor& w) { return vector_norm(w, p.to_double(), dims, keepdim); });
 }
 Tensor norm(const Tensor& x, const Scalar& p) {

@@ -1,4 +1,5 @@
-/// The driver of reductions: lays the tensor out as rows or columns and walks Note [Reduction tree].
+/// The driver of reductions: lays the tensor out as rows or columns and walks Note [Reduction
+/// tree].
 #include <cstring>
 
 #include "grapnel/base/thread_pool.h"
@@ -21,13 +22,15 @@ DType output_type(const Op& op, DType in) {
     case TypeRule::widen: return is_floating(in) ? in : kInt64;
     case TypeRule::test: return kBool;
     case TypeRule::floating:
-      check(is_floating(in), op.name, ": the mean of ", in, " values is not defined here.\nConvert first: x.to(kFloat32).");
+      check(is_floating(in), op.name, ": the mean of ", in,
+            " values is not defined here.\nConvert first: x.to(kFloat32).");
       return in;
     default: return in;
   }
 }
 
-/// The input as (kept dimensions) x (reduced dimensions), each list merged where it lies evenly in memory.
+/// The input as (kept dimensions) x (reduced dimensions), each list merged where it lies evenly in
+/// memory.
 struct Layout {
   Shape kept_sizes, kept_strides, reduced_sizes, reduced_strides;
   int64_t outputs = 1, count = 1;
@@ -40,7 +43,8 @@ struct Layout {
       if (reduced) ++next;
       (reduced ? count : outputs) *= t.sizes[i];
       if (t.sizes[i] == 1) continue;
-      append(reduced ? reduced_sizes : kept_sizes, reduced ? reduced_strides : kept_strides, t.sizes[i], t.strides[i]);
+      append(reduced ? reduced_sizes : kept_sizes, reduced ? reduced_strides : kept_strides,
+             t.sizes[i], t.strides[i]);
     }
   }
   static void append(Shape& sizes, Shape& strides, int64_t size, int64_t stride) {
@@ -60,24 +64,31 @@ struct Layout {
     }
     return at;
   }
-  bool rows() const { return reduced_sizes.empty() || (reduced_sizes.size() == 1 && reduced_strides[0] == 1); }
+  bool rows() const {
+    return reduced_sizes.empty() || (reduced_sizes.size() == 1 && reduced_strides[0] == 1);
+  }
   bool columns() const {
-    return reduced_sizes.size() == 1 && !kept_sizes.empty() && kept_strides.back() == 1 && kept_sizes.back() >= 8;
+    return reduced_sizes.size() == 1 && !kept_sizes.empty() && kept_strides.back() == 1 &&
+           kept_sizes.back() >= 8;
   }
 };
 
 class Reducer {
  public:
   Reducer(const Op& op, const Tensor& x, const Layout& layout, Compute compute, char* results)
-      : layout_(layout), data_(x.impl().data()),
+      : layout_(layout),
+        data_(x.impl().data()),
         kernel_(kernels::table().reduce[op.index][static_cast<int>(compute)]),
         load_(kernels::table().load[static_cast<int>(x.dtype())][static_cast<int>(compute)]),
-        size_(static_cast<int64_t>(element_size(dtype_of(compute)))), stored_size_(static_cast<int64_t>(element_size(x.dtype()))),
-        native_(x.dtype() == dtype_of(compute)), results_(results) {}
+        size_(static_cast<int64_t>(element_size(dtype_of(compute)))),
+        stored_size_(static_cast<int64_t>(element_size(x.dtype()))),
+        native_(x.dtype() == dtype_of(compute)),
+        results_(results) {}
 
   void run() {
     if (layout_.count > 0 && layout_.columns() && native_) by_columns();
-    else if (layout_.count > kReduceChunk && layout_.outputs * 2 < layout_.count / kReduceChunk) by_chunks();
+    else if (layout_.count > kReduceChunk && layout_.outputs * 2 < layout_.count / kReduceChunk)
+      by_chunks();
     else by_outputs();
   }
   const kernels::ReduceKernels& kernel() const { return kernel_; }
@@ -92,21 +103,27 @@ class Reducer {
     const int64_t row = sizes.empty() ? 1 : sizes.back();
     for (int64_t i = 0; i < n;) {
       const int64_t length = std::min(n - i, row - (begin + i) % row);
-      load_(start + Layout::offset(sizes, strides, begin + i) * stored_size_, sizes.empty() ? 1 : strides.back(), block + i * size_, length);
+      load_(start + Layout::offset(sizes, strides, begin + i) * stored_size_,
+            sizes.empty() ? 1 : strides.back(), block + i * size_, length);
       i += length;
     }
     kernel_.chunk(block, n, result);
   }
 
-  void fold(char* partial, int64_t n) const { kernels::fold_chunks(kernel_.chunk, partial, n, size_); }
+  void fold(char* partial, int64_t n) const {
+    kernels::fold_chunks(kernel_.chunk, partial, n, size_);
+  }
 
   const char* start_of(int64_t output) const {
     return data_ + Layout::offset(layout_.kept_sizes, layout_.kept_strides, output) * stored_size_;
   }
-  int64_t chunks() const { return std::max<int64_t>(1, (layout_.count + kReduceChunk - 1) / kReduceChunk); }
+  int64_t chunks() const {
+    return std::max<int64_t>(1, (layout_.count + kReduceChunk - 1) / kReduceChunk);
+  }
 
   void one_chunk_of(const char* start, int64_t c, char* result) const {
-    chunk(start, c * kReduceChunk, std::min(kReduceChunk, layout_.count - c * kReduceChunk), result);
+    chunk(start, c * kReduceChunk, std::min(kReduceChunk, layout_.count - c * kReduceChunk),
+          result);
   }
 
   void by_outputs() {
@@ -156,7 +173,8 @@ class Reducer {
           continue;
         }
         for (int64_t c = 0; c < chunks(); ++c)
-          kernel_.columns(start + c * kReduceChunk * stride * size_, std::min(kReduceChunk, layout_.count - c * kReduceChunk), stride, n,
+          kernel_.columns(start + c * kReduceChunk * stride * size_,
+                          std::min(kReduceChunk, layout_.count - c * kReduceChunk), stride, n,
                           partial.data() + c * strip * size_);
         for (int64_t j = 0; j < n; ++j) {
           for (int64_t c = 0; c < chunks(); ++c)
@@ -209,8 +227,10 @@ void run_reduction(const Op& op, Inputs inputs, const void* attrs, std::span<Ten
   Tensor results = direct ? out[0] : Tensor(TensorImpl::empty(out[0].shape(), wide_type));
   Reducer reducer(op, x, layout, compute, results.impl().data());
   reducer.run();
-  if (reducer.kernel().finish) reducer.kernel().finish(results.impl().data(), layout.outputs, layout.count);
-  if (layout.count == 0 && op.name == "sum") std::memset(results.impl().data(), 0, static_cast<size_t>(results.nbytes()));
+  if (reducer.kernel().finish)
+    reducer.kernel().finish(results.impl().data(), layout.outputs, layout.count);
+  if (layout.count == 0 && op.name == "sum")
+    std::memset(results.impl().data(), 0, static_cast<size_t>(results.nbytes()));
   if (!direct) copy_elements(out[0], results);
 }
 

@@ -16,21 +16,25 @@ Samples sample_reductions() {
   Samples samples;
   samples.push_back(sample({sample_tensor({2, 3, 4})}, ReduceAttrs{.dims = {0, 1, 2}}));
   samples.push_back(sample({sample_tensor({2, 3, 4})}, ReduceAttrs{.dims = {1}}));
-  samples.push_back(sample({sample_tensor({2, 3, 4})}, ReduceAttrs{.dims = {0, 2}, .keepdim = true}));
+  samples.push_back(
+      sample({sample_tensor({2, 3, 4})}, ReduceAttrs{.dims = {0, 2}, .keepdim = true}));
   samples.push_back(sample({sample_tensor({})}, ReduceAttrs{}));
   return samples;
 }
 
 namespace {
 
-/// Products of x[..., 0 .. i], in log2(n) steps: after a step of s, element i covers the 2s values that end there.
+/// Products of x[..., 0 .. i], in log2(n) steps: after a step of s, element i covers the 2s values
+/// that end there.
 Tensor products_up_to(Tensor x, int64_t n) {
-  for (int64_t s = 1; s < n; s *= 2) x = cat({x.narrow(-1, 0, s), x.narrow(-1, s, n - s) * x.narrow(-1, 0, n - s)}, -1);
+  for (int64_t s = 1; s < n; s *= 2)
+    x = cat({x.narrow(-1, 0, s), x.narrow(-1, s, n - s) * x.narrow(-1, 0, n - s)}, -1);
   return x;
 }
 /// Products of x[..., i .. n).
 Tensor products_from(Tensor x, int64_t n) {
-  for (int64_t s = 1; s < n; s *= 2) x = cat({x.narrow(-1, 0, n - s) * x.narrow(-1, s, n - s), x.narrow(-1, n - s, s)}, -1);
+  for (int64_t s = 1; s < n; s *= 2)
+    x = cat({x.narrow(-1, 0, n - s) * x.narrow(-1, s, n - s), x.narrow(-1, n - s, s)}, -1);
   return x;
 }
 
@@ -39,7 +43,8 @@ Tensor products_from(Tensor x, int64_t n) {
 Grads Prod::grad(const Saved& s, const Tensor& g) {
   const ReduceAttrs& attrs = s.attrs<ReduceAttrs>();
   const Tensor x = s.input(0);
-  // The reduced dimensions go last and become one, so that "the others" are those to the left and to the right.
+  // The reduced dimensions go last and become one, so that "the others" are those to the left and
+  // to the right.
   Shape order, kept_sizes;
   for (int i = 0, next = 0; i < x.dim(); ++i) {
     if (next < attrs.dims.size() && attrs.dims[next] == i) {
@@ -61,8 +66,9 @@ Grads Prod::grad(const Saved& s, const Tensor& g) {
   const Tensor values = moved.reshape(flat);
   const Tensor left = products_up_to(values, n), right = products_from(values, n);
   const Tensor first = right.narrow(-1, 1, 1), last = left.narrow(-1, n - 2, 1);
-  const Tensor others = n == 2 ? cat({first, last}, -1)
-                               : cat({first, left.narrow(-1, 0, n - 2) * right.narrow(-1, 2, n - 2), last}, -1);
+  const Tensor others =
+      n == 2 ? cat({first, last}, -1)
+             : cat({first, left.narrow(-1, 0, n - 2) * right.narrow(-1, 2, n - 2), last}, -1);
   Shape column = kept_sizes;
   column.push_back(1);
   Shape back = Shape::filled(order.size(), 0);

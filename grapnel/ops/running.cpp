@@ -11,8 +11,8 @@ namespace {
 /// Integers and bools are summed as i64.
 DType running_type(DType in) { return is_floating(in) ? in : kInt64; }
 
-/// Computes each line in the compute type, from the first element to the last, or the other way round:
-/// step(before, input, output, has_before) writes the output.
+/// Computes each line in the compute type, from the first element to the last, or the other way
+/// round: step(before, input, output, has_before) writes the output.
 template <int K, class Fn>
 void run_lines(std::array<Tensor, K> inputs, const Tensor& out, int dim, bool backwards, Fn step) {
   if (out.numel() == 0) return;
@@ -25,7 +25,8 @@ void run_lines(std::array<Tensor, K> inputs, const Tensor& out, int dim, bool ba
     for_lines<K + 1>(out.shape(), dim, tensors, LineOrder::kept, [&](const LinePiece<K + 1>& p) {
       p.for_each([&](int64_t j, int64_t n) {
         const int64_t i = backwards ? p.end - 1 - n : n, before = backwards ? i + 1 : i - 1;
-        p.template at<T>(0, j, i) = step(p, j, i, n == 0 ? T(0) : p.template at<T>(0, j, before), n == 0);
+        p.template at<T>(0, j, i) =
+            step(p, j, i, n == 0 ? T(0) : p.template at<T>(0, j, before), n == 0);
       });
     });
   });
@@ -35,32 +36,40 @@ void run_lines(std::array<Tensor, K> inputs, const Tensor& out, int dim, bool ba
 /// y moved one step along `dim`, with `first` in front.
 Tensor shifted(const Tensor& y, int64_t dim, double first) {
   Shape edge = y.shape();
-  if (edge.empty() || y.numel() == 0) return first == 0 ? zeros(edge, y.dtype()) : ones(edge, y.dtype());
+  if (edge.empty() || y.numel() == 0)
+    return first == 0 ? zeros(edge, y.dtype()) : ones(edge, y.dtype());
   edge[static_cast<int>(dim)] = 1;
-  const Tensor parts[] = {first == 0 ? zeros(edge, y.dtype()) : ones(edge, y.dtype()), y.slice(dim, 0, y.size(dim) - 1)};
+  const Tensor parts[] = {first == 0 ? zeros(edge, y.dtype()) : ones(edge, y.dtype()),
+                          y.slice(dim, 0, y.size(dim) - 1)};
   return cat(parts, dim);
 }
 
 }  // namespace
 
-void Cumsum::infer(Inputs in, const Attrs&, Specs& out) { out.push_back({in[0]->shape(), running_type(in[0]->dtype())}); }
+void Cumsum::infer(Inputs in, const Attrs&, Specs& out) {
+  out.push_back({in[0]->shape(), running_type(in[0]->dtype())});
+}
 void Cumsum::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
-  run_lines<1>({*in[0]}, out[0], static_cast<int>(a.dim), a.backwards, []<class T>(const auto& p, int64_t j, int64_t i, T before, bool first) {
-    const T x = p.template at<T>(1, j, i);
-    return first ? x : before + x;
-  });
+  run_lines<1>({*in[0]}, out[0], static_cast<int>(a.dim), a.backwards,
+               []<class T>(const auto& p, int64_t j, int64_t i, T before, bool first) {
+                 const T x = p.template at<T>(1, j, i);
+                 return first ? x : before + x;
+               });
 }
 Grads Cumsum::grad(const Saved& s, const Tensor& g) {
   const Attrs& a = s.attrs<Attrs>();
   return {apply<Cumsum>({a.dim, !a.backwards}, g)};
 }
 
-void Cumprod::infer(Inputs in, const Attrs&, Specs& out) { out.push_back({in[0]->shape(), running_type(in[0]->dtype())}); }
+void Cumprod::infer(Inputs in, const Attrs&, Specs& out) {
+  out.push_back({in[0]->shape(), running_type(in[0]->dtype())});
+}
 void Cumprod::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
-  run_lines<1>({*in[0]}, out[0], static_cast<int>(a.dim), false, []<class T>(const auto& p, int64_t j, int64_t i, T before, bool first) {
-    const T x = p.template at<T>(1, j, i);
-    return first ? x : before * x;
-  });
+  run_lines<1>({*in[0]}, out[0], static_cast<int>(a.dim), false,
+               []<class T>(const auto& p, int64_t j, int64_t i, T before, bool first) {
+                 const T x = p.template at<T>(1, j, i);
+                 return first ? x : before * x;
+               });
 }
 Grads Cumprod::grad(const Saved& s, const Tensor& g) {
   const int64_t dim = s.attrs<Attrs>().dim;

@@ -19,7 +19,8 @@ Samples sample_values(std::initializer_list<double> values) {
 
 Samples sample_pairs(std::initializer_list<double> a, std::initializer_list<double> b) {
   const auto n = static_cast<int64_t>(a.size()), m = static_cast<int64_t>(b.size());
-  return {{{tensor_of(a, {n}), tensor_of(b, {m})}, {}}, {{tensor_of(a, {n, 1}), tensor_of(b, {m})}, {}}};
+  return {{{tensor_of(a, {n}), tensor_of(b, {m})}, {}},
+          {{tensor_of(a, {n, 1}), tensor_of(b, {m})}, {}}};
 }
 
 Tensor sample_tensor(IntArrayRef sizes, double low, double high) {

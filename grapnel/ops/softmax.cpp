@@ -19,10 +19,13 @@ using RowFn = void (*)(const kernels::SoftmaxArgs&);
 /// Rows of n values each, dense in x and y.
 void run_rows(const Tensor& x, const Tensor& y, int64_t n, RowFn kernel) {
   const auto size = static_cast<int64_t>(x.element_size());
-  base::parallel_for(x.numel() / n, std::max<int64_t>(1, kWork / n), [&](int64_t begin, int64_t end) {
-    const auto scratch = std::make_unique_for_overwrite<char[]>(static_cast<size_t>(kernels::row_scratch(n) * size));
-    kernel({end - begin, n, x.impl().data() + begin * n * size, y.impl().data() + begin * n * size, scratch.get()});
-  });
+  base::parallel_for(x.numel() / n, std::max<int64_t>(1, kWork / n),
+                     [&](int64_t begin, int64_t end) {
+                       const auto scratch = std::make_unique_for_overwrite<char[]>(
+                           static_cast<size_t>(kernels::row_scratch(n) * size));
+                       kernel({end - begin, n, x.impl().data() + begin * n * size,
+                               y.impl().data() + begin * n * size, scratch.get()});
+                     });
 }
 
 template <class D>
@@ -41,8 +44,8 @@ Tensor reduced(const Tensor& x, int64_t dim) {
   return out;
 }
 
-/// Along a dimension whose values do not lie side by side the steps are done one after another, each over whole rows of
-/// memory. The row kernels promise the same bits.
+/// Along a dimension whose values do not lie side by side the steps are done one after another,
+/// each over whole rows of memory. The row kernels promise the same bits.
 void run_steps(const Tensor& x, Tensor y, int64_t dim, bool log_of_it) {
   compute<Sub>(y, x, reduced<Amax>(x, dim));
   if (log_of_it) {
@@ -63,14 +66,15 @@ void run_softmax(const Tensor& x, const Tensor& out, int64_t dim, bool log_of_it
   const Tensor wide = dense(x, dtype_of(type)), y = result_buffer(out, dtype_of(type));
   const kernels::RowKernels& kernel = kernels::row_kernels(type);
   if (x.dim() == 0 || contiguous_strides(x.shape())[static_cast<int>(dim)] == 1)
-    run_rows(wide, y, x.dim() == 0 ? 1 : x.size(dim), log_of_it ? kernel.log_softmax : kernel.softmax);
-  else
-    run_steps(wide, y, dim, log_of_it);
+    run_rows(wide, y, x.dim() == 0 ? 1 : x.size(dim),
+             log_of_it ? kernel.log_softmax : kernel.softmax);
+  else run_steps(wide, y, dim, log_of_it);
   store_result(out, y);
 }
 
 void infer_like(std::string_view op, const Tensor& x, Specs& out) {
-  check(is_floating(x.dtype()), op, ": not defined for ", x.dtype(), ".\nConvert first: x.to(kFloat32).");
+  check(is_floating(x.dtype()), op, ": not defined for ", x.dtype(),
+        ".\nConvert first: x.to(kFloat32).");
   out.push_back({x.shape(), x.dtype()});
 }
 
@@ -86,7 +90,8 @@ void Softmax::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   run_softmax(*in[0], out[0], attrs.dim, false);
 }
 Samples Softmax::samples() {
-  return {sample({sample_tensor({2, 3})}, Attrs{.dim = 1}), sample({sample_tensor({3, 2, 2})}, Attrs{.dim = 0}),
+  return {sample({sample_tensor({2, 3})}, Attrs{.dim = 1}),
+          sample({sample_tensor({3, 2, 2})}, Attrs{.dim = 0}),
           sample({sample_tensor({})}, Attrs{.dim = 0})};
 }
 
@@ -98,12 +103,14 @@ Samples LogSoftmax::samples() { return Softmax::samples(); }
 
 Tensor softmax(const Tensor& x, int64_t dim) {
   GRAPNEL_CALL_SITE;
-  if (autocast::widens(x)) [[unlikely]] return softmax(autocast::wide(x), dim);
+  if (autocast::widens(x)) [[unlikely]]
+    return softmax(autocast::wide(x), dim);
   return along<Softmax>(x, dim);
 }
 Tensor log_softmax(const Tensor& x, int64_t dim) {
   GRAPNEL_CALL_SITE;
-  if (autocast::widens(x)) [[unlikely]] return log_softmax(autocast::wide(x), dim);
+  if (autocast::widens(x)) [[unlikely]]
+    return log_softmax(autocast::wide(x), dim);
   return along<LogSoftmax>(x, dim);
 }
 Tensor Tensor::softmax(int64_t dim) const {

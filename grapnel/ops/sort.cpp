@@ -18,10 +18,14 @@ bool less(T a, T b) {
 }
 /// a before b in descending order.
 template <class T>
-bool greater(T a, T b) { return less(b, a); }
+bool greater(T a, T b) {
+  return less(b, a);
+}
 /// Whether b, found later, replaces the extreme a.
 template <class T>
-bool rises(T a, T b) { return less(a, b); }
+bool rises(T a, T b) {
+  return less(a, b);
+}
 template <class T>
 bool falls(T a, T b) {
   // NaN wins here too, so it counts as below everything.
@@ -31,7 +35,8 @@ bool falls(T a, T b) {
 
 /// Orders each line: the first `count` values in order, with their positions.
 template <class T>
-void sort_lines(const Tensor& x, const Tensor& values, const Tensor& positions, int dim, int64_t count, bool descending) {
+void sort_lines(const Tensor& x, const Tensor& values, const Tensor& positions, int dim,
+                int64_t count, bool descending) {
   struct Entry {
     T value;
     int64_t position;
@@ -46,7 +51,8 @@ void sort_lines(const Tensor& x, const Tensor& values, const Tensor& positions, 
         auto first = [before](const Entry& a, const Entry& b) {
           return before(a.value, b.value) || (!before(b.value, a.value) && a.position < b.position);
         };
-        if (count < length) std::partial_sort(line.begin(), line.begin() + count, line.end(), first);
+        if (count < length)
+          std::partial_sort(line.begin(), line.begin() + count, line.end(), first);
         else std::sort(line.begin(), line.end(), first);
       };
       descending ? order(greater<T>) : order(less<T>);
@@ -62,7 +68,9 @@ void sorted(const Tensor& x, std::span<Tensor> out, int dim, int64_t count, bool
   if (out[0].numel() == 0) return;
   const DType wide = dtype_of(compute_type(x.dtype()));
   const Tensor values = result_buffer(out[0], wide);
-  visit_compute(x.dtype(), [&]<class T>() { sort_lines<T>(converted(x, wide), values, out[1], dim, count, descending); });
+  visit_compute(x.dtype(), [&]<class T>() {
+    sort_lines<T>(converted(x, wide), values, out[1], dim, count, descending);
+  });
   store_result(out[0], values);
 }
 
@@ -83,17 +91,20 @@ void extremes(const Tensor& in, const Tensor& values, const Tensor& positions, i
   const Tensor at = make_alias(positions, g);
   visit_compute(x.dtype(), [&]<class T>() {
     const Tensor best(TensorImpl::empty(kept, x.dtype()));
-    for_lines<3>(in.shape(), dim, {x, at, make_alias(best, {g.sizes, g.strides, 0})}, LineOrder::kept, [&](const LinePiece<3>& p) {
-      p.for_each([&](int64_t j, int64_t i) {
-        const T value = p.at<T>(0, j, i);
-        T& so_far = p.at<T>(2, j, 0);
-        if (i == 0 || (Max ? rises(so_far, value) : falls(so_far, value))) {
-          so_far = value;
-          p.at<int64_t>(1, j, 0) = i;
-        }
-      });
-    });
-    if (values.defined()) copy_elements(values, make_alias(best, {values.shape(), contiguous_strides(values.shape()), 0}));
+    for_lines<3>(in.shape(), dim, {x, at, make_alias(best, {g.sizes, g.strides, 0})},
+                 LineOrder::kept, [&](const LinePiece<3>& p) {
+                   p.for_each([&](int64_t j, int64_t i) {
+                     const T value = p.at<T>(0, j, i);
+                     T& so_far = p.at<T>(2, j, 0);
+                     if (i == 0 || (Max ? rises(so_far, value) : falls(so_far, value))) {
+                       so_far = value;
+                       p.at<int64_t>(1, j, 0) = i;
+                     }
+                   });
+                 });
+    if (values.defined())
+      copy_elements(values,
+                    make_alias(best, {values.shape(), contiguous_strides(values.shape()), 0}));
   });
 }
 
@@ -101,7 +112,8 @@ Shape reduced_shape(const Tensor& x, const ExtremeAttrs& a, std::string_view op)
   Shape sizes = x.shape();
   if (sizes.empty()) return sizes;
   const int dim = static_cast<int>(a.dim);
-  check(sizes[dim] > 0, op, ": dimension ", a.dim, " has size 0, and nothing has no extreme (shape ", x.shape(), ").");
+  check(sizes[dim] > 0, op, ": dimension ", a.dim,
+        " has size 0, and nothing has no extreme (shape ", x.shape(), ").");
   if (a.keepdim) sizes[dim] = 1;
   else sizes.erase(dim);
   return sizes;
@@ -112,7 +124,8 @@ Shape reduced_shape(const Tensor& x, const ExtremeAttrs& a, std::string_view op)
 Grads picked_grad(const Saved& s, const Grads& g, int64_t dim, bool keeps_dim) {
   if (!g[0].defined()) return {Tensor()};
   const bool flat = keeps_dim || s.input_shape(0).empty();
-  const Tensor values = flat ? g[0] : g[0].unsqueeze(dim), positions = flat ? s.output(1) : s.output(1).unsqueeze(dim);
+  const Tensor values = flat ? g[0] : g[0].unsqueeze(dim),
+               positions = flat ? s.output(1) : s.output(1).unsqueeze(dim);
   return {apply<GatherBackward>({dim, s.input_shape(0)}, values, positions)};
 }
 
@@ -131,7 +144,9 @@ void Topk::infer(Inputs in, const Attrs& a, Specs& out) {
   out.push_back({sizes, in[0]->dtype()});
   out.push_back({sizes, kInt64});
 }
-void Topk::run(Inputs in, const Attrs& a, std::span<Tensor> out) { sorted(*in[0], out, static_cast<int>(a.dim), a.k, a.largest); }
+void Topk::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
+  sorted(*in[0], out, static_cast<int>(a.dim), a.k, a.largest);
+}
 
 namespace {
 void infer_pair(const Tensor& x, const ExtremeAttrs& a, std::string_view op, Specs& out) {
@@ -143,15 +158,28 @@ void infer_pair(const Tensor& x, const ExtremeAttrs& a, std::string_view op, Spe
 
 void MaxAlong::infer(Inputs in, const Attrs& a, Specs& out) { infer_pair(*in[0], a, name, out); }
 void MinAlong::infer(Inputs in, const Attrs& a, Specs& out) { infer_pair(*in[0], a, name, out); }
-void MaxAlong::run(Inputs in, const Attrs& a, std::span<Tensor> out) { extremes<true>(*in[0], out[0], out[1], static_cast<int>(a.dim)); }
-void MinAlong::run(Inputs in, const Attrs& a, std::span<Tensor> out) { extremes<false>(*in[0], out[0], out[1], static_cast<int>(a.dim)); }
+void MaxAlong::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
+  extremes<true>(*in[0], out[0], out[1], static_cast<int>(a.dim));
+}
+void MinAlong::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
+  extremes<false>(*in[0], out[0], out[1], static_cast<int>(a.dim));
+}
 
-void Argmax::infer(Inputs in, const Attrs& a, Specs& out) { out.push_back({reduced_shape(*in[0], a, name), kInt64}); }
-void Argmin::infer(Inputs in, const Attrs& a, Specs& out) { out.push_back({reduced_shape(*in[0], a, name), kInt64}); }
-void Argmax::run(Inputs in, const Attrs& a, std::span<Tensor> out) { extremes<true>(*in[0], {}, out[0], static_cast<int>(a.dim)); }
-void Argmin::run(Inputs in, const Attrs& a, std::span<Tensor> out) { extremes<false>(*in[0], {}, out[0], static_cast<int>(a.dim)); }
+void Argmax::infer(Inputs in, const Attrs& a, Specs& out) {
+  out.push_back({reduced_shape(*in[0], a, name), kInt64});
+}
+void Argmin::infer(Inputs in, const Attrs& a, Specs& out) {
+  out.push_back({reduced_shape(*in[0], a, name), kInt64});
+}
+void Argmax::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
+  extremes<true>(*in[0], {}, out[0], static_cast<int>(a.dim));
+}
+void Argmin::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
+  extremes<false>(*in[0], {}, out[0], static_cast<int>(a.dim));
+}
 
-// --- as the user calls them -----------------------------------------------------------------------------------------
+// --- as the user calls them
+// -----------------------------------------------------------------------------------------
 
 namespace {
 
@@ -160,7 +188,8 @@ TensorPair pair_of(Outputs out) { return {std::move(out[0]), std::move(out[1])};
 template <class D>
 Tensor arg_extreme(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
   if (dim) return apply<D>({wrap_dim(*dim, x.shape().size(), D::name.data()), keepdim}, x);
-  check(x.numel() > 0, D::name, ": a tensor without elements has no extreme (shape ", x.shape(), ").");
+  check(x.numel() > 0, D::name, ": a tensor without elements has no extreme (shape ", x.shape(),
+        ").");
   const Tensor position = apply<D>({0, false}, x.reshape({-1}));
   return keepdim ? position.reshape(Shape::filled(x.shape().size(), 1)) : position;
 }
@@ -179,7 +208,8 @@ TensorPair Tensor::topk(int64_t k, int64_t dim, bool largest, bool) const {
   GRAPNEL_CALL_SITE;
   const int at = wrap_dim(dim, shape().size(), "topk");
   const int64_t size = this->dim() == 0 ? 1 : shape()[at];
-  check(k >= 0 && k <= size, "topk: k is ", k, ", but dimension ", dim, " has ", size, " elements (shape ", shape(), ").");
+  check(k >= 0 && k <= size, "topk: k is ", k, ", but dimension ", dim, " has ", size,
+        " elements (shape ", shape(), ").");
   return pair_of(apply_all<Topk>({k, at, largest}, *this));
 }
 TensorPair Tensor::max(int64_t dim, bool keepdim) const {

@@ -1,4 +1,5 @@
-/// Seams between ops and autograd: declared here, defined in autograd/, so that ops/ need not know nodes.
+/// Seams between ops and autograd: declared here, defined in autograd/, so that ops/ need not know
+/// nodes.
 #pragma once
 
 #include "grapnel/ops/op.h"
@@ -29,13 +30,16 @@ inline bool tracks(const Tensor& t) {
 }
 /// Makes the node of a call that was just computed.
 void record(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> outputs);
-/// Marks `view` as a differentiable view of `base`'s base; views of several outputs refuse in-place changes.
+/// Marks `view` as a differentiable view of `base`'s base; views of several outputs refuse in-place
+/// changes.
 void mark_view(Tensor& view, const Tensor& base, bool multi_output);
-/// Checks that `self` may be written now, before anything is computed: leaf rule, views of leaves, inference tensors.
+/// Checks that `self` may be written now, before anything is computed: leaf rule, views of leaves,
+/// inference tensors.
 void check_inplace(const Tensor& self, bool recording, std::string_view op);
-/// Makes the node of an in-place call and moves self's place in the graph. `kept` are the inputs as the gradient may read them:
-/// copies from before the write where it changed them.
-void record_inplace(const Op& op, Inputs inputs, const void* attrs, const Tensor& self, Inputs kept);
+/// Makes the node of an in-place call and moves self's place in the graph. `kept` are the inputs as
+/// the gradient may read them: copies from before the write where it changed them.
+void record_inplace(const Op& op, Inputs inputs, const void* attrs, const Tensor& self,
+                    Inputs kept);
 
 }  // namespace tape
 }  // namespace grapnel

@@ -10,18 +10,23 @@ using kernels::TileFn;
 
 namespace {
 
-constexpr Tiled kMatMul{.product = [](Inputs in, const void*, const Tensor& out, TileFn done,
-                                      TileFn fill) { run_matmul(*in[0], *in[1], out, done, fill); },
-                        .in_pieces = [](Inputs in, const void*,
-                                        const Tensor& out) { return matmul_in_pieces(*in[0], *in[1], out); }};
-constexpr Tiled kAddmm{.product = [](Inputs in, const void*, const Tensor& out, TileFn done,
-                                     TileFn fill) { run_matmul(*in[1], *in[2], out, done, fill); },
-                       .in_pieces = [](Inputs in, const void*,
-                                       const Tensor& out) { return matmul_in_pieces(*in[1], *in[2], out); },
-                       .operand = 1,
-                       .addend = 0};
-constexpr Tiled kConv2d{
-    .product = run_conv2d, .in_pieces = conv2d_in_pieces, .addend = 2, .trailing = 2, .copies_strided = true};
+constexpr Tiled kMatMul{
+    .product = [](Inputs in, const void*, const Tensor& out, TileFn done,
+                  TileFn fill) { run_matmul(*in[0], *in[1], out, done, fill); },
+    .in_pieces = [](Inputs in, const void*,
+                    const Tensor& out) { return matmul_in_pieces(*in[0], *in[1], out); }};
+constexpr Tiled kAddmm{
+    .product = [](Inputs in, const void*, const Tensor& out, TileFn done,
+                  TileFn fill) { run_matmul(*in[1], *in[2], out, done, fill); },
+    .in_pieces = [](Inputs in, const void*,
+                    const Tensor& out) { return matmul_in_pieces(*in[1], *in[2], out); },
+    .operand = 1,
+    .addend = 0};
+constexpr Tiled kConv2d{.product = run_conv2d,
+                        .in_pieces = conv2d_in_pieces,
+                        .addend = 2,
+                        .trailing = 2,
+                        .copies_strided = true};
 constexpr Tiled kConv2dBackwardInput{.product = run_conv2d_backward_input,
                                      .in_pieces = conv2d_backward_input_in_pieces,
                                      .copies_strided = true};

@@ -1,5 +1,6 @@
 /// Views as the user calls them: wraps and checks the arguments, then applies the view op.
 #include "grapnel/ops/defs/view.h"
+
 #include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
 
@@ -9,7 +10,9 @@ namespace {
 int rank_of(const Tensor& x) { return x.shape().size(); }
 
 void check_has_dims(const Tensor& x, const char* op) {
-  check(x.dim() > 0, op, ": the tensor is 0-dimensional and has no dimension to take a part of.\nGive it one with unsqueeze(0).");
+  check(x.dim() > 0, op,
+        ": the tensor is 0-dimensional and has no dimension to take a part of.\nGive it one with "
+        "unsqueeze(0).");
 }
 
 /// A free function that does what the method of the same name does.
@@ -20,7 +23,8 @@ void check_has_dims(const Tensor& x, const char* op) {
   }
 }  // namespace
 
-// --- shape ----------------------------------------------------------------------------------------------------------
+// --- shape
+// ----------------------------------------------------------------------------------------------------------
 
 Tensor Tensor::view(IntArrayRef sizes) const {
   GRAPNEL_CALL_SITE;
@@ -38,8 +42,10 @@ Tensor Tensor::reshape(IntArrayRef sizes) const {
 Tensor Tensor::flatten(int64_t start_dim, int64_t end_dim) const {
   GRAPNEL_CALL_SITE;
   if (dim() == 0) return reshape({1});
-  const int start = wrap_dim(start_dim, rank_of(*this), "flatten"), end = wrap_dim(end_dim, rank_of(*this), "flatten");
-  check(start <= end, "flatten: start_dim ", start_dim, " comes after end_dim ", end_dim, " in a tensor of shape ", shape(), ".");
+  const int start = wrap_dim(start_dim, rank_of(*this), "flatten"),
+            end = wrap_dim(end_dim, rank_of(*this), "flatten");
+  check(start <= end, "flatten: start_dim ", start_dim, " comes after end_dim ", end_dim,
+        " in a tensor of shape ", shape(), ".");
   if (start == end) return *this;
   Shape sizes = shape();
   for (int i = end; i > start; --i) {
@@ -63,19 +69,22 @@ Tensor Tensor::unflatten(int64_t dim, IntArrayRef sizes) const {
 
 Tensor Tensor::transpose(int64_t dim0, int64_t dim1) const {
   GRAPNEL_CALL_SITE;
-  return apply<Transpose>({wrap_dim(dim0, rank_of(*this), "transpose"), wrap_dim(dim1, rank_of(*this), "transpose")}, *this);
+  return apply<Transpose>(
+      {wrap_dim(dim0, rank_of(*this), "transpose"), wrap_dim(dim1, rank_of(*this), "transpose")},
+      *this);
 }
 
 Tensor Tensor::t() const {
   GRAPNEL_CALL_SITE;
-  check(dim() <= 2, "t: a matrix is expected, got shape ", shape(), ".\nUse transpose(dim0, dim1) or mT() for more dimensions.");
+  check(dim() <= 2, "t: a matrix is expected, got shape ", shape(),
+        ".\nUse transpose(dim0, dim1) or mT() for more dimensions.");
   return dim() < 2 ? transpose(0, 0) : transpose(0, 1);
 }
 
 Tensor Tensor::permute(IntArrayRef dims) const {
   GRAPNEL_CALL_SITE;
-  check(dims.size() == static_cast<size_t>(dim()), "permute: ", dims, " names ", dims.size(), " dimensions, but the tensor has ", dim(),
-        " (shape ", shape(), ").");
+  check(dims.size() == static_cast<size_t>(dim()), "permute: ", dims, " names ", dims.size(),
+        " dimensions, but the tensor has ", dim(), " (shape ", shape(), ").");
   DimsAttrs attrs;
   uint32_t seen = 0;
   for (int64_t d : dims) {
@@ -89,7 +98,8 @@ Tensor Tensor::permute(IntArrayRef dims) const {
 
 Tensor Tensor::movedim(int64_t source, int64_t destination) const {
   GRAPNEL_CALL_SITE;
-  const int from = wrap_dim(source, rank_of(*this), "movedim"), to = wrap_dim(destination, rank_of(*this), "movedim");
+  const int from = wrap_dim(source, rank_of(*this), "movedim"),
+            to = wrap_dim(destination, rank_of(*this), "movedim");
   Shape order;
   for (int i = 0; i < rank_of(*this); ++i)
     if (i != from) order.push_back(i);
@@ -99,19 +109,22 @@ Tensor Tensor::movedim(int64_t source, int64_t destination) const {
 
 Tensor Tensor::expand(IntArrayRef sizes) const {
   GRAPNEL_CALL_SITE;
-  check(sizes.size() >= static_cast<size_t>(dim()), "expand: ", sizes, " has fewer dimensions than the tensor, whose shape is ", shape(), ".");
+  check(sizes.size() >= static_cast<size_t>(dim()), "expand: ", sizes,
+        " has fewer dimensions than the tensor, whose shape is ", shape(), ".");
   Shape target{std::span<const int64_t>(sizes)};
   const int added = target.size() - rank_of(*this);
   for (int i = 0; i < target.size(); ++i) {
     if (target[i] == -1) {
-      check(i >= added, "expand: -1 keeps a size, but dimension ", i, " of ", sizes, " is new (the tensor's shape is ", shape(), ").");
+      check(i >= added, "expand: -1 keeps a size, but dimension ", i, " of ", sizes,
+            " is new (the tensor's shape is ", shape(), ").");
       target[i] = shape()[i - added];
     }
     check(target[i] >= 0, "expand: sizes must be -1 or not negative, got ", sizes, ".");
     if (i < added) continue;
     const int64_t have = shape()[i - added];
-    check(have == 1 || have == target[i], "expand: size ", have, " cannot become ", target[i], " at dimension ", i, " (from ", shape(),
-          " to ", sizes, ").\nOnly dimensions of size 1 can be expanded; repeat() copies.");
+    check(have == 1 || have == target[i], "expand: size ", have, " cannot become ", target[i],
+          " at dimension ", i, " (from ", shape(), " to ", sizes,
+          ").\nOnly dimensions of size 1 can be expanded; repeat() copies.");
   }
   checked_numel(target, "expand");
   return apply<Expand>({target}, *this);
@@ -134,21 +147,24 @@ Tensor Tensor::squeeze(int64_t dim) const {
 Tensor Tensor::unsqueeze(int64_t dim) const {
   GRAPNEL_CALL_SITE;
   const int64_t last = this->dim();
-  check(dim >= -last - 1 && dim <= last, "unsqueeze: position ", dim, " is out of range; a tensor of shape ", shape(), " accepts ",
-        -last - 1, " to ", last, ".");
+  check(dim >= -last - 1 && dim <= last, "unsqueeze: position ", dim,
+        " is out of range; a tensor of shape ", shape(), " accepts ", -last - 1, " to ", last, ".");
   return apply<Unsqueeze>({dim < 0 ? dim + last + 1 : dim}, *this);
 }
 
-// --- parts ----------------------------------------------------------------------------------------------------------
+// --- parts
+// ----------------------------------------------------------------------------------------------------------
 
-Tensor Tensor::slice(int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step) const {
+Tensor Tensor::slice(int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end,
+                     int64_t step) const {
   GRAPNEL_CALL_SITE;
   check_has_dims(*this, "slice");
   check(step > 0, "slice: the step must be positive, got ", step, ".\nUse flip to walk backwards.");
   const int at = wrap_dim(dim, rank_of(*this), "slice");
   const int64_t size = shape()[at];
   auto position = [size](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, 0, size); };
-  const int64_t from = position(start.value_or(0)), to = std::max(from, position(end.value_or(size)));
+  const int64_t from = position(start.value_or(0)),
+                to = std::max(from, position(end.value_or(size)));
   return apply<SliceView>({at, from, to, step}, *this);
 }
 
@@ -157,9 +173,10 @@ Tensor Tensor::select(int64_t dim, int64_t index) const {
   check_has_dims(*this, "select");
   const int at = wrap_dim(dim, rank_of(*this), "select");
   const int64_t size = shape()[at];
-  check(size > 0, "select: index ", index, " of dimension ", dim, ", which has size 0 (shape ", shape(), ").");
-  check(index >= -size && index < size, "select: index ", index, " is out of range for dimension ", dim, " with size ", size,
-        "; it accepts ", -size, " to ", size - 1, ".");
+  check(size > 0, "select: index ", index, " of dimension ", dim, ", which has size 0 (shape ",
+        shape(), ").");
+  check(index >= -size && index < size, "select: index ", index, " is out of range for dimension ",
+        dim, " with size ", size, "; it accepts ", -size, " to ", size - 1, ".");
   return apply<Select>({at, index < 0 ? index + size : index}, *this);
 }
 
@@ -168,23 +185,26 @@ Tensor Tensor::narrow(int64_t dim, int64_t start, int64_t length) const {
   check_has_dims(*this, "narrow");
   const int at = wrap_dim(dim, rank_of(*this), "narrow");
   const int64_t size = shape()[at];
-  check(start >= -size && start <= size, "narrow: start ", start, " is out of range for dimension ", dim, " with size ", size,
-        "; it accepts ", -size, " to ", size, ".");
+  check(start >= -size && start <= size, "narrow: start ", start, " is out of range for dimension ",
+        dim, " with size ", size, "; it accepts ", -size, " to ", size, ".");
   const int64_t from = start < 0 ? start + size : start;
-  check(length >= 0 && length <= size - from, "narrow: ", length, " elements from ", from, " on do not fit in dimension ", dim,
-        " with size ", size, ".");
+  check(length >= 0 && length <= size - from, "narrow: ", length, " elements from ", from,
+        " on do not fit in dimension ", dim, " with size ", size, ".");
   return apply<SliceView>({at, from, from + length, 1}, *this);
 }
 
 Tensor Tensor::diagonal(int64_t offset, int64_t dim1, int64_t dim2) const {
   GRAPNEL_CALL_SITE;
-  check(dim() >= 2, "diagonal: a tensor with at least 2 dimensions is expected, got shape ", shape(), ".");
-  const int d1 = wrap_dim(dim1, rank_of(*this), "diagonal"), d2 = wrap_dim(dim2, rank_of(*this), "diagonal");
+  check(dim() >= 2, "diagonal: a tensor with at least 2 dimensions is expected, got shape ",
+        shape(), ".");
+  const int d1 = wrap_dim(dim1, rank_of(*this), "diagonal"),
+            d2 = wrap_dim(dim2, rank_of(*this), "diagonal");
   check(d1 != d2, "diagonal: dim1 and dim2 must differ, both are dimension ", d1, ".");
   return apply<Diagonal>({offset, d1, d2}, *this);
 }
 
-// --- several at once ------------------------------------------------------------------------------------------------
+// --- several at once
+// ------------------------------------------------------------------------------------------------
 
 namespace {
 template <class D>
@@ -205,7 +225,8 @@ std::vector<Tensor> Tensor::split(int64_t split_size, int64_t dim) const {
   check_has_dims(*this, "split");
   const int at = wrap_dim(dim, rank_of(*this), "split");
   check(split_size >= 0, "split: the size of a part must not be negative, got ", split_size, ".");
-  check(split_size > 0 || shape()[at] == 0, "split: parts of size 0 cannot cover dimension ", dim, " with size ", shape()[at], ".");
+  check(split_size > 0 || shape()[at] == 0, "split: parts of size 0 cannot cover dimension ", dim,
+        " with size ", shape()[at], ".");
   return all_views<Split>({at, std::max<int64_t>(split_size, 1)}, *this);
 }
 
@@ -218,9 +239,10 @@ std::vector<Tensor> Tensor::split_with_sizes(IntArrayRef sizes, int64_t dim) con
     check(size >= 0, "split_with_sizes: sizes must not be negative, got ", sizes, ".");
     total += size;
   }
-  check(total == shape()[at], "split_with_sizes: the sizes ", sizes, " add up to ", total, ", but dimension ", dim, " has size ",
-        shape()[at], ".");
-  if (sizes.size() <= static_cast<size_t>(kMaxRank)) return all_views<SplitWithSizes>({at, Shape(sizes)}, *this);
+  check(total == shape()[at], "split_with_sizes: the sizes ", sizes, " add up to ", total,
+        ", but dimension ", dim, " has size ", shape()[at], ".");
+  if (sizes.size() <= static_cast<size_t>(kMaxRank))
+    return all_views<SplitWithSizes>({at, Shape(sizes)}, *this);
   // More sizes than one op's attributes hold: a view each.
   std::vector<Tensor> out;
   int64_t start = 0;
@@ -241,16 +263,19 @@ std::vector<Tensor> Tensor::chunk(int64_t chunks, int64_t dim) const {
   return split((size + chunks - 1) / chunks, dim);
 }
 
-// --- free functions -------------------------------------------------------------------------------------------------
+// --- free functions
+// -------------------------------------------------------------------------------------------------
 
 GRAPNEL_METHOD_TOO(reshape, (const Tensor& x, IntArrayRef sizes), sizes)
-GRAPNEL_METHOD_TOO(flatten, (const Tensor& x, int64_t start_dim, int64_t end_dim), start_dim, end_dim)
+GRAPNEL_METHOD_TOO(flatten, (const Tensor& x, int64_t start_dim, int64_t end_dim), start_dim,
+                   end_dim)
 GRAPNEL_METHOD_TOO(transpose, (const Tensor& x, int64_t dim0, int64_t dim1), dim0, dim1)
 GRAPNEL_METHOD_TOO(permute, (const Tensor& x, IntArrayRef dims), dims)
 GRAPNEL_METHOD_TOO(squeeze, (const Tensor& x))
 GRAPNEL_METHOD_TOO(squeeze, (const Tensor& x, int64_t dim), dim)
 GRAPNEL_METHOD_TOO(unsqueeze, (const Tensor& x, int64_t dim), dim)
-GRAPNEL_METHOD_TOO(diagonal, (const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2), offset, dim1, dim2)
+GRAPNEL_METHOD_TOO(diagonal, (const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2), offset,
+                   dim1, dim2)
 #undef GRAPNEL_METHOD_TOO
 
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {

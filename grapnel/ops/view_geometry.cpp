@@ -6,13 +6,15 @@ namespace grapnel {
 
 Tensor make_alias(const Tensor& base, const Geometry& geometry) {
   const TensorImpl& t = base.impl();
-  return Tensor(TensorImpl::create(t.storage, t.dtype, geometry.sizes, geometry.strides, geometry.offset));
+  return Tensor(
+      TensorImpl::create(t.storage, t.dtype, geometry.sizes, geometry.strides, geometry.offset));
 }
 
 Geometry Reshape::geometry(const Tensor& x, const Attrs& a) {
   Geometry g{a.sizes, {}, x.storage_offset()};
-  check(view_strides(x.shape(), x.impl().strides, a.sizes, g.strides), "view: a tensor of shape ", x.shape(), " and strides ",
-        x.strides(), " cannot be seen as ", a.sizes, " without copying.\nUse reshape, which copies when it has to.");
+  check(view_strides(x.shape(), x.impl().strides, a.sizes, g.strides), "view: a tensor of shape ",
+        x.shape(), " and strides ", x.strides(), " cannot be seen as ", a.sizes,
+        " without copying.\nUse reshape, which copies when it has to.");
   return g;
 }
 
@@ -88,7 +90,8 @@ Geometry Select::geometry(const Tensor& x, const Attrs& a) {
 Geometry Diagonal::geometry(const Tensor& x, const Attrs& a) {
   Geometry g = geometry_of(x);
   const int d1 = static_cast<int>(a.dim1), d2 = static_cast<int>(a.dim2);
-  const int64_t rows = g.sizes[d1] + std::min<int64_t>(a.offset, 0), columns = g.sizes[d2] - std::max<int64_t>(a.offset, 0);
+  const int64_t rows = g.sizes[d1] + std::min<int64_t>(a.offset, 0),
+                columns = g.sizes[d2] - std::max<int64_t>(a.offset, 0);
   const int64_t length = std::max<int64_t>(0, std::min(rows, columns));
   const int64_t stride = g.strides[d1] + g.strides[d2];
   if (length > 0) g.offset += a.offset >= 0 ? a.offset * g.strides[d2] : -a.offset * g.strides[d1];

@@ -10,8 +10,8 @@ namespace grapnel::optim {
 
 namespace {
 
-/// The common part: moves the averages by `grad` and the parameter by their quotient, after before(parameter, gradient), which gives the gradient
-/// to use.
+/// The common part: moves the averages by `grad` and the parameter by their quotient, after
+/// before(parameter, gradient), which gives the gradient to use.
 template <class Before>
 void adam_step(const Tensor& param, const Tensor& grad, const auto& o, AdamParamState& state,
                const Before& before) {
@@ -41,14 +41,16 @@ void adam_step(const Tensor& param, const Tensor& grad, const auto& o, AdamParam
 
 }  // namespace
 
-void Adam::update(const Tensor& param, const Tensor& grad, const AdamOptions& o, AdamParamState& state) {
+void Adam::update(const Tensor& param, const Tensor& grad, const AdamOptions& o,
+                  AdamParamState& state) {
   adam_step(param, grad, o, state, [&](const Tensor& p, const Tensor& g) {
     const Tensor d = o.maximize() ? -g : g;
     return o.weight_decay() != 0 ? d.add(p, o.weight_decay()) : d;
   });
 }
 
-void AdamW::update(const Tensor& param, const Tensor& grad, const AdamWOptions& o, AdamParamState& state) {
+void AdamW::update(const Tensor& param, const Tensor& grad, const AdamWOptions& o,
+                   AdamParamState& state) {
   adam_step(param, grad, o, state, [&](const Tensor& p, const Tensor& g) {
     if (o.weight_decay() != 0) p.mul_(1 - o.lr() * o.weight_decay());
     return o.maximize() ? -g : g;

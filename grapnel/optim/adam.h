@@ -24,7 +24,8 @@ class AdamOptionsOf : public OptionsOf<Derived> {
     const auto [beta1, beta2] = betas_;
     check(lr_ >= 0, "Adam: the learning rate must not be negative, got ", lr_, ".");
     check(eps_ >= 0, "Adam: eps must not be negative, got ", eps_, ".");
-    check(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1, "Adam: both betas must be at least 0 and below 1, got ", beta1, " and ", beta2, ".");
+    check(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1,
+          "Adam: both betas must be at least 0 and below 1, got ", beta1, " and ", beta2, ".");
     check(weight_decay_ >= 0, "Adam: weight_decay must not be negative, got ", weight_decay_, ".");
   }
   // Setters return the derived type, so that calls chain.
@@ -78,20 +79,28 @@ struct AdamParamState : StateOf<AdamParamState> {
 
 class Adam final : public OptimizerOf<AdamOptions, AdamParamState> {
  public:
-  explicit Adam(std::vector<Tensor> params, const AdamOptions& defaults = AdamOptions()) : OptimizerOf(std::move(params), defaults) {}
-  explicit Adam(std::vector<OptimizerParamGroup> groups, const AdamOptions& defaults = AdamOptions()) : OptimizerOf(std::move(groups), defaults) {}
+  explicit Adam(std::vector<Tensor> params, const AdamOptions& defaults = AdamOptions())
+      : OptimizerOf(std::move(params), defaults) {}
+  explicit Adam(std::vector<OptimizerParamGroup> groups,
+                const AdamOptions& defaults = AdamOptions())
+      : OptimizerOf(std::move(groups), defaults) {}
 
  protected:
-  void update(const Tensor& param, const Tensor& grad, const AdamOptions& options, AdamParamState& state) override;
+  void update(const Tensor& param, const Tensor& grad, const AdamOptions& options,
+              AdamParamState& state) override;
 };
 
 class AdamW final : public OptimizerOf<AdamWOptions, AdamParamState> {
  public:
-  explicit AdamW(std::vector<Tensor> params, const AdamWOptions& defaults = AdamWOptions()) : OptimizerOf(std::move(params), defaults) {}
-  explicit AdamW(std::vector<OptimizerParamGroup> groups, const AdamWOptions& defaults = AdamWOptions()) : OptimizerOf(std::move(groups), defaults) {}
+  explicit AdamW(std::vector<Tensor> params, const AdamWOptions& defaults = AdamWOptions())
+      : OptimizerOf(std::move(params), defaults) {}
+  explicit AdamW(std::vector<OptimizerParamGroup> groups,
+                 const AdamWOptions& defaults = AdamWOptions())
+      : OptimizerOf(std::move(groups), defaults) {}
 
  protected:
-  void update(const Tensor& param, const Tensor& grad, const AdamWOptions& options, AdamParamState& state) override;
+  void update(const Tensor& param, const Tensor& grad, const AdamWOptions& options,
+              AdamParamState& state) override;
 };
 
 }  // namespace grapnel::optim

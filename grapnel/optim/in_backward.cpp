@@ -6,16 +6,19 @@
 namespace grapnel::optim {
 
 StepInBackward::StepInBackward(Optimizer& optimizer, const StepInBackwardOptions& options) {
-  check(options.accumulate > 0, "StepInBackward: accumulate must be positive, got ", options.accumulate, ".");
+  check(options.accumulate > 0, "StepInBackward: accumulate must be positive, got ",
+        options.accumulate, ".");
   for (const OptimizerParamGroup& group : optimizer.param_groups())
     for (const Tensor& p : group.params()) {
       if (!p.requires_grad()) continue;
       const auto step = [&optimizer, options, gradients = int64_t{0}](const Tensor& leaf) mutable {
         if (++gradients % options.accumulate != 0) return;
         NoGradGuard no_grad;
-        if (options.clip_value) leaf.mutable_grad().clamp_(-*options.clip_value, *options.clip_value);
+        if (options.clip_value)
+          leaf.mutable_grad().clamp_(-*options.clip_value, *options.clip_value);
         if (options.clip_norm)
-          leaf.mutable_grad().mul_((*options.clip_norm / (leaf.grad().norm() + 1e-6)).clamp_max(1.0));
+          leaf.mutable_grad().mul_(
+              (*options.clip_norm / (leaf.grad().norm() + 1e-6)).clamp_max(1.0));
         optimizer.step_param(leaf);
         leaf.reset_grad();
       };

@@ -1,12 +1,14 @@
-/// StepInBackward: each parameter is stepped as soon as its gradient is complete, during the backward pass, and the gradient is
-/// freed at once. The gradients of a model then never exist all at the same time.
+/// StepInBackward: each parameter is stepped as soon as its gradient is complete, during the
+/// backward pass, and the gradient is freed at once. The gradients of a model then never exist all
+/// at the same time.
 ///
 ///   optim::AdamW opt(net->parameters());
 ///   optim::StepInBackward stepping(opt);
 ///   loss.backward();                        // steps
 ///
-/// The parameters get the same bits as from opt.step() after the pass, since an update looks at its own parameter only. What looks
-/// at all of them is not possible here: LBFGS, and clipping by the common norm. Hooks on opt.step() do not fire.
+/// The parameters get the same bits as from opt.step() after the pass, since an update looks at its
+/// own parameter only. What looks at all of them is not possible here: LBFGS, and clipping by the
+/// common norm. Hooks on opt.step() do not fire.
 #pragma once
 
 #include <optional>

@@ -10,9 +10,11 @@
 
 namespace grapnel::optim {
 
-/// Calls fn(parts) on neighbouring parts of tensors of one shape, for an `fn` that treats each element by itself; an undefined tensor stays undefined.
-/// A part passes through all steps of the update while it is in the cache, and threads share out the parts once instead of once per step. Code
-/// that is being recorded is handed the whole tensors: the compiler makes one pass of it by itself.
+/// Calls fn(parts) on neighbouring parts of tensors of one shape, for an `fn` that treats each
+/// element by itself; an undefined tensor stays undefined. A part passes through all steps of the
+/// update while it is in the cache, and threads share out the parts once instead of once per step.
+/// Code that is being recorded is handed the whole tensors: the compiler makes one pass of it by
+/// itself.
 template <size_t N, class Fn>
 void in_blocks(const std::array<Tensor, N>& tensors, const Fn& fn) {
   constexpr int64_t kBlock = 1 << 15;
@@ -27,7 +29,8 @@ void in_blocks(const std::array<Tensor, N>& tensors, const Fn& fn) {
     for (int64_t b = begin; b < end; ++b) {
       std::array<Tensor, N> parts;
       for (size_t i = 0; i < N; ++i)
-        if (flat[i].defined()) parts[i] = flat[i].narrow(0, b * kBlock, std::min(kBlock, n - b * kBlock));
+        if (flat[i].defined())
+          parts[i] = flat[i].narrow(0, b * kBlock, std::min(kBlock, n - b * kBlock));
       fn(parts);
     }
   });

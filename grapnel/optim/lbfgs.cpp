@@ -12,9 +12,11 @@ namespace grapnel::optim {
 void LBFGSOptions::validate() const {
   check(lr() >= 0, "LBFGS: the learning rate must not be negative, got ", lr(), ".");
   check(max_iter() > 0 && history_size() > 0 && max_eval() >= 0,
-        "LBFGS: max_iter and history_size must be positive, got ", max_iter(), " and ", history_size(), ".");
+        "LBFGS: max_iter and history_size must be positive, got ", max_iter(), " and ",
+        history_size(), ".");
   check(!line_search_fn() || *line_search_fn() == "strong_wolfe",
-        "LBFGS: the only line search is \"strong_wolfe\", got \"", line_search_fn().value_or(""), "\".");
+        "LBFGS: the only line search is \"strong_wolfe\", got \"", line_search_fn().value_or(""),
+        "\".");
 }
 
 /// The loss somewhere along the direction: t times it from the start.
@@ -36,7 +38,8 @@ void LBFGS::update(const Tensor&, const Tensor&, const LBFGSOptions&, LBFGSParam
 Tensor LBFGS::flat_grad() const {
   std::vector<Tensor> rows;
   for (const Tensor& p : param_groups()[0].params())
-    rows.push_back(p.grad().defined() ? p.grad().detach().reshape({-1}) : zeros({p.numel()}, p.dtype()));
+    rows.push_back(p.grad().defined() ? p.grad().detach().reshape({-1})
+                                      : zeros({p.numel()}, p.dtype()));
   return cat(rows);
 }
 
@@ -67,14 +70,16 @@ LBFGS::Point LBFGS::evaluate(const LossClosure& closure, const std::vector<Tenso
 namespace {
 
 /// The minimum of the cubic through two points with their slopes, kept inside [low, high].
-double cubic_minimum(const auto& a, const auto& b, std::optional<std::pair<double, double>> bounds = {}) {
+double cubic_minimum(const auto& a, const auto& b,
+                     std::optional<std::pair<double, double>> bounds = {}) {
   const auto [low, high] = bounds.value_or(std::minmax(a.t, b.t));
   const double d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t),
                square = d1 * d1 - a.slope * b.slope;
   if (!(square >= 0)) return (low + high) / 2;
   const double d2 = std::sqrt(square);
-  const double at = a.t <= b.t ? b.t - (b.t - a.t) * ((b.slope + d2 - d1) / (b.slope - a.slope + 2 * d2))
-                               : a.t - (a.t - b.t) * ((a.slope + d2 - d1) / (a.slope - b.slope + 2 * d2));
+  const double at = a.t <= b.t
+                        ? b.t - (b.t - a.t) * ((b.slope + d2 - d1) / (b.slope - a.slope + 2 * d2))
+                        : a.t - (a.t - b.t) * ((a.slope + d2 - d1) / (a.slope - b.slope + 2 * d2));
   return std::min(std::max(at, low), high);
 }
 
@@ -83,7 +88,8 @@ constexpr int most_searches = 25;
 
 }  // namespace
 
-/// Finds a length at which the loss has fallen and its slope is flat enough (Nocedal and Wright, algorithms 3.5 and 3.6).
+/// Finds a length at which the loss has fallen and its slope is flat enough (Nocedal and Wright,
+/// algorithms 3.5 and 3.6).
 LBFGS::Point LBFGS::strong_wolfe(const LossClosure& closure, double t, const Tensor& d, Point start,
                                  double gtd, int64_t& evaluations) {
   const auto& options = static_cast<const LBFGSOptions&>(param_groups()[0].options());
@@ -152,7 +158,8 @@ Tensor LBFGS::run(const LossClosure& closure) {
   check(param_groups().size() == 1, "LBFGS: all parameters have to be in one group, there are ",
         param_groups().size(), ".");
   check(static_cast<bool>(closure),
-        "LBFGS: step needs a closure that computes the loss anew: opt.step([&] { opt.zero_grad(); ...; "
+        "LBFGS: step needs a closure that computes the loss anew: opt.step([&] { opt.zero_grad(); "
+        "...; "
         "return loss; }).");
   const auto& o = static_cast<const LBFGSOptions&>(param_groups()[0].options());
   LBFGSParamState& s = state(param_groups()[0].params()[0]);
@@ -182,15 +189,17 @@ Tensor LBFGS::run(const LossClosure& closure) {
         const auto append = [&](Tensor& list, const Tensor& row) {
           if (!list.defined()) list = row.unsqueeze(0).clone();
           else
-            list = cat({list.size(0) == o.history_size() ? list.narrow(0, 1, list.size(0) - 1) : list,
-                        row.unsqueeze(0)});
+            list =
+                cat({list.size(0) == o.history_size() ? list.narrow(0, 1, list.size(0) - 1) : list,
+                     row.unsqueeze(0)});
         };
         append(s.old_dirs, y);
         append(s.old_stps, step);
         append(s.ro, full({}, 1 / ys, grad.dtype()));
         s.h_diag = ys / y.dot(y).item<double>();
       }
-      // The two loops over the history: the direction is minus the inverse Hessian times the gradient.
+      // The two loops over the history: the direction is minus the inverse Hessian times the
+      // gradient.
       const int64_t count = s.old_dirs.defined() ? s.old_dirs.size(0) : 0;
       std::vector<Tensor> alpha(static_cast<size_t>(count));
       Tensor q = -grad;
@@ -211,8 +220,9 @@ Tensor LBFGS::run(const LossClosure& closure) {
     if (gtd > -o.tolerance_change()) break;
     int64_t new_evaluations = 0;
     if (o.line_search_fn()) {
-      const Point best = strong_wolfe(closure, s.t, s.d, {.t = 0, .loss = loss, .grad = grad, .slope = gtd},
-                                      gtd, new_evaluations);
+      const Point best =
+          strong_wolfe(closure, s.t, s.d, {.t = 0, .loss = loss, .grad = grad, .slope = gtd}, gtd,
+                       new_evaluations);
       s.t = best.t, loss = best.loss, grad = best.grad;
       move(s.d, s.t);
     } else {

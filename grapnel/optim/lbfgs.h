@@ -3,7 +3,8 @@
 ///   optim::LBFGS opt(net->parameters(), optim::LBFGSOptions().line_search_fn("strong_wolfe"));
 ///   opt.step([&] { opt.zero_grad(); Tensor loss = ...; loss.backward(); return loss; });
 ///
-/// One step evaluates the closure several times and decides by the values it sees, so it does not become part of a compiled step.
+/// One step evaluates the closure several times and decides by the values it sees, so it does not
+/// become part of a compiled step.
 #pragma once
 
 #include <optional>
@@ -37,7 +38,8 @@ class LBFGSOptions : public OptionsOf<LBFGSOptions> {
   GRAPNEL_ARG(std::optional<std::string>, line_search_fn);
 };
 
-/// Kept for the first parameter, about all of them. Directions and changes of the gradient are rows [history, numbers].
+/// Kept for the first parameter, about all of them. Directions and changes of the gradient are rows
+/// [history, numbers].
 struct LBFGSParamState : StateOf<LBFGSParamState> {
   int64_t func_evals = 0, n_iter = 0;
   double t = 0, h_diag = 1, prev_loss = 0;
@@ -56,7 +58,8 @@ struct LBFGSParamState : StateOf<LBFGSParamState> {
   }
 };
 
-/// All parameters are one group. step() needs a closure, and step_param() is refused: a step is about all of them at once.
+/// All parameters are one group. step() needs a closure, and step_param() is refused: a step is
+/// about all of them at once.
 class LBFGS final : public OptimizerOf<LBFGSOptions, LBFGSParamState> {
  public:
   explicit LBFGS(std::vector<Tensor> params, const LBFGSOptions& defaults = {});
@@ -70,7 +73,8 @@ class LBFGS final : public OptimizerOf<LBFGSOptions, LBFGSParamState> {
   struct Point;
   Tensor flat_grad() const;
   void move(const Tensor& direction, double length);
-  Point evaluate(const LossClosure& closure, const std::vector<Tensor>& from, double t, const Tensor& d);
+  Point evaluate(const LossClosure& closure, const std::vector<Tensor>& from, double t,
+                 const Tensor& d);
   Point strong_wolfe(const LossClosure& closure, double t, const Tensor& d, Point start, double gtd,
                      int64_t& evaluations);
 };

@@ -13,7 +13,8 @@ void LionOptions::validate() const {
   check(weight_decay() >= 0, "Lion: weight_decay must not be negative, got ", weight_decay(), ".");
 }
 
-void Lion::update(const Tensor& param, const Tensor& grad, const LionOptions& o, LionParamState& state) {
+void Lion::update(const Tensor& param, const Tensor& grad, const LionOptions& o,
+                  LionParamState& state) {
   const auto [beta1, beta2] = o.betas();
   if (!state.exp_avg.defined()) state.exp_avg = zeros_like(param);
   const Tensor d = o.maximize() ? -grad : grad;

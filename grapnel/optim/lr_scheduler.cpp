@@ -10,7 +10,9 @@ namespace grapnel::optim {
 namespace {
 
 double power(double base, int64_t n) { return std::pow(base, static_cast<double>(n)); }
-double share(int64_t part, int64_t whole) { return static_cast<double>(part) / static_cast<double>(whole); }
+double share(int64_t part, int64_t whole) {
+  return static_cast<double>(part) / static_cast<double>(whole);
+}
 
 const Scalar& entry(const LRScheduler::State& state, const std::string& name) {
   const auto it = state.find(name);
@@ -32,7 +34,8 @@ void LRScheduler::set(int64_t epoch) {
   check(groups.size() == base_lrs_.size(), "LRScheduler: the optimiser had ", base_lrs_.size(),
         " groups when the schedule was made, now it has ", groups.size(),
         ".\nMake the schedule after the last add_param_group.");
-  for (size_t i = 0; i < groups.size(); ++i) groups[i].options().set_lr(rate(i, base_lrs_[i], epoch));
+  for (size_t i = 0; i < groups.size(); ++i)
+    groups[i].options().set_lr(rate(i, base_lrs_[i], epoch));
 }
 
 std::vector<double> LRScheduler::get_last_lr() const {
@@ -57,7 +60,8 @@ void LRScheduler::load_state_dict(const State& state) {
   set(epoch_);
 }
 
-// --- one function each --------------------------------------------------------------------------------------------------------
+// --- one function each
+// --------------------------------------------------------------------------------------------------------
 
 StepLR::StepLR(Optimizer& optimizer, int64_t step_size, double gamma)
     : LRScheduler(optimizer), step_size_(step_size), gamma_(gamma) {
@@ -77,12 +81,16 @@ double MultiStepLR::rate(size_t, double base, int64_t epoch) const {
   return base * power(gamma_, std::ranges::upper_bound(milestones_, epoch) - milestones_.begin());
 }
 
-double ExponentialLR::rate(size_t, double base, int64_t epoch) const { return base * power(gamma_, epoch); }
+double ExponentialLR::rate(size_t, double base, int64_t epoch) const {
+  return base * power(gamma_, epoch);
+}
 
-LinearLR::LinearLR(Optimizer& optimizer, double start_factor, double end_factor, int64_t total_iters)
+LinearLR::LinearLR(Optimizer& optimizer, double start_factor, double end_factor,
+                   int64_t total_iters)
     : LRScheduler(optimizer), start_(start_factor), end_(end_factor), total_(total_iters) {
   check(start_ > 0 && start_ <= 1 && end_ >= 0 && end_ <= 1 && total_ > 0,
-        "LinearLR: start_factor must be in (0, 1], end_factor in [0, 1] and total_iters positive, got ",
+        "LinearLR: start_factor must be in (0, 1], end_factor in [0, 1] and total_iters positive, "
+        "got ",
         start_, ", ", end_, " and ", total_, ".");
   set(0);
 }
@@ -99,7 +107,8 @@ double CosineAnnealingLR::rate(size_t, double base, int64_t epoch) const {
   return eta_min_ + (base - eta_min_) * (1 + std::cos(std::numbers::pi * share(epoch, T_max_))) / 2;
 }
 
-// --- one cycle ------------------------------------------------------------------------------------------------------------------
+// --- one cycle
+// ------------------------------------------------------------------------------------------------------------------
 
 OneCycleLR::OneCycleLR(Optimizer& optimizer, double max_lr, int64_t total_steps,
                        const OneCycleOptions& options)
@@ -126,7 +135,8 @@ double OneCycleLR::rate(size_t, double, int64_t epoch) const {
 }
 
 void OneCycleLR::set(int64_t epoch) {
-  check(epoch < total_, "OneCycleLR: step ", epoch, " was asked for, but the cycle has ", total_, " steps.");
+  check(epoch < total_, "OneCycleLR: step ", epoch, " was asked for, but the cycle has ", total_,
+        " steps.");
   LRScheduler::set(epoch);
   if (!options_.cycle_momentum) return;
   const double momentum =
@@ -142,14 +152,18 @@ void OneCycleLR::set(int64_t epoch) {
   }
 }
 
-// --- one after the other --------------------------------------------------------------------------------------------------------
+// --- one after the other
+// --------------------------------------------------------------------------------------------------------
 
-SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<std::shared_ptr<LRScheduler>> schedulers,
+SequentialLR::SequentialLR(Optimizer& optimizer,
+                           std::vector<std::shared_ptr<LRScheduler>> schedulers,
                            std::vector<int64_t> milestones)
-    : LRScheduler(optimizer), schedulers_(std::move(schedulers)), milestones_(std::move(milestones)) {
+    : LRScheduler(optimizer),
+      schedulers_(std::move(schedulers)),
+      milestones_(std::move(milestones)) {
   check(!schedulers_.empty() && milestones_.size() + 1 == schedulers_.size(),
-        "SequentialLR: ", schedulers_.size(), " schedules need one milestone less, got ", milestones_.size(),
-        ".");
+        "SequentialLR: ", schedulers_.size(), " schedules need one milestone less, got ",
+        milestones_.size(), ".");
   check(std::ranges::is_sorted(milestones_), "SequentialLR: milestones must increase, got ",
         IntArrayRef(milestones_), ".");
   for (const auto& s : schedulers_)
@@ -161,11 +175,13 @@ SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<std::shared_ptr<LRS
 }
 
 double SequentialLR::rate(size_t group, double base, int64_t epoch) const {
-  const auto i = static_cast<size_t>(std::ranges::upper_bound(milestones_, epoch) - milestones_.begin());
+  const auto i =
+      static_cast<size_t>(std::ranges::upper_bound(milestones_, epoch) - milestones_.begin());
   return schedulers_[i]->rate(group, base, i == 0 ? epoch : epoch - milestones_[i - 1]);
 }
 
-// --- plateau --------------------------------------------------------------------------------------------------------------------
+// --- plateau
+// --------------------------------------------------------------------------------------------------------------------
 
 ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, const PlateauOptions& options)
     : optimizer_(optimizer),
@@ -178,8 +194,9 @@ ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, const PlateauOptions&
 bool ReduceLROnPlateau::is_better(double metric) const {
   const double sign = options_.mode == PlateauMode::min ? -1 : 1;
   if (std::isinf(best_)) return sign * metric > sign * best_;
-  const double bar = options_.threshold_mode == ThresholdMode::rel ? best_ * (1 + sign * options_.threshold)
-                                                                   : best_ + sign * options_.threshold;
+  const double bar = options_.threshold_mode == ThresholdMode::rel
+                         ? best_ * (1 + sign * options_.threshold)
+                         : best_ + sign * options_.threshold;
   return sign * metric > sign * bar;
 }
 
@@ -190,7 +207,8 @@ void ReduceLROnPlateau::step(double metric) {
   if (cooling_ > 0) --cooling_, bad_epochs_ = 0;
   if (bad_epochs_ <= options_.patience) return;
   for (auto& group : optimizer_.param_groups()) {
-    const double old = group.options().get_lr(), reduced = std::max(old * options_.factor, options_.min_lr);
+    const double old = group.options().get_lr(),
+                 reduced = std::max(old * options_.factor, options_.min_lr);
     if (old - reduced > options_.eps) group.options().set_lr(reduced);
   }
   cooling_ = options_.cooldown;
@@ -206,7 +224,8 @@ ReduceLROnPlateau::State ReduceLROnPlateau::state_dict() const {
 
 void ReduceLROnPlateau::load_state_dict(const State& state) {
   const double best = entry(state, "best").to_double();
-  const int64_t epoch = entry(state, "last_epoch").to_int(), bad = entry(state, "num_bad_epochs").to_int(),
+  const int64_t epoch = entry(state, "last_epoch").to_int(),
+                bad = entry(state, "num_bad_epochs").to_int(),
                 cooling = entry(state, "cooldown_counter").to_int();
   best_ = best, epoch_ = epoch, bad_epochs_ = bad, cooling_ = cooling;
 }

@@ -3,8 +3,9 @@
 ///   optim::CosineAnnealingLR schedule(opt, 100);
 ///   for (...) { ...; opt.step(); schedule.step(); }
 ///
-/// A schedule is a function from the number of steps and the rate that a group began with to its rate now. Nothing is accumulated
-/// from step to step, so a run that is resumed has the very same rates.
+/// A schedule is a function from the number of steps and the rate that a group began with to its
+/// rate now. Nothing is accumulated from step to step, so a run that is resumed has the very same
+/// rates.
 #pragma once
 
 #include <functional>
@@ -95,7 +96,9 @@ class MultiStepLR : public LRScheduler {
 /// Times gamma every epoch.
 class ExponentialLR : public LRScheduler {
  public:
-  ExponentialLR(Optimizer& optimizer, double gamma) : LRScheduler(optimizer), gamma_(gamma) { set(0); }
+  ExponentialLR(Optimizer& optimizer, double gamma) : LRScheduler(optimizer), gamma_(gamma) {
+    set(0);
+  }
 
  protected:
   double rate(size_t, double base, int64_t epoch) const override;
@@ -157,10 +160,12 @@ struct OneCycleOptions {
   double div_factor = 25;         ///< the first rate is max_lr divided by it
   double final_div_factor = 1e4;  ///< the last rate is the first one divided by it
 };
-/// Up to max_lr and down far below the first rate, in total_steps; the momentum (or beta1) goes the other way.
+/// Up to max_lr and down far below the first rate, in total_steps; the momentum (or beta1) goes the
+/// other way.
 class OneCycleLR : public LRScheduler {
  public:
-  OneCycleLR(Optimizer& optimizer, double max_lr, int64_t total_steps, const OneCycleOptions& options = {});
+  OneCycleLR(Optimizer& optimizer, double max_lr, int64_t total_steps,
+             const OneCycleOptions& options = {});
 
  protected:
   double rate(size_t, double base, int64_t epoch) const override;

@@ -21,16 +21,20 @@ void Optimizer::add_param_group(OptimizerParamGroup group) {
   if (!group.has_options()) group.set_options(defaults_->clone());
   group.options().validate();
   const OptimizerOptions &given = group.options(), &expected = *defaults_;
-  check(typeid(given) == typeid(expected), "add_param_group: the options are those of another optimiser.");
+  check(typeid(given) == typeid(expected),
+        "add_param_group: the options are those of another optimiser.");
   std::unordered_map<const TensorImpl*, bool> seen;
   for (size_t i = 0; i < group.params().size(); ++i) {
     const Tensor& p = group.params()[i];
     check(p.defined(), "add_param_group: parameter ", i, " is undefined.");
-    check(p.is_leaf(), "add_param_group: parameter ", i, " is the result of an operation; only leaves can be optimised.");
-    check(!slots_.contains(p.impl_ptr()) && seen.emplace(p.impl_ptr(), true).second, "add_param_group: parameter ", i, " of shape ", p.shape(),
+    check(p.is_leaf(), "add_param_group: parameter ", i,
+          " is the result of an operation; only leaves can be optimised.");
+    check(!slots_.contains(p.impl_ptr()) && seen.emplace(p.impl_ptr(), true).second,
+          "add_param_group: parameter ", i, " of shape ", p.shape(),
           " is already in a group of this optimiser.");
   }
-  for (const Tensor& p : group.params()) slots_.emplace(p.impl_ptr(), Slot{groups_.size(), slots_.size(), make_state()});
+  for (const Tensor& p : group.params())
+    slots_.emplace(p.impl_ptr(), Slot{groups_.size(), slots_.size(), make_state()});
   groups_.push_back(std::move(group));
 }
 
@@ -73,7 +77,9 @@ Tensor Optimizer::run(const LossClosure& closure) {
   return loss;
 }
 
-bool Optimizer::fits(const std::string&, const Tensor& saved, const Tensor& param) const { return saved.shape() == param.shape(); }
+bool Optimizer::fits(const std::string&, const Tensor& saved, const Tensor& param) const {
+  return saved.shape() == param.shape();
+}
 
 Optimizer::Slot& Optimizer::slot_of(const Tensor& param) {
   Slot* slot = param.defined() ? find(param) : nullptr;
@@ -89,9 +95,11 @@ void Optimizer::step_param(const Tensor& param) {
 
 void Optimizer::step_param(const Tensor& param, const Tensor& grad) {
   Slot& slot = slot_of(param);
-  check(grad.defined() && grad.shape() == param.shape() && grad.dtype() == param.dtype(), "step_param: the gradient ",
-        grad.defined() ? str("is ", grad.dtype(), " of shape ", grad.shape()) : std::string("is undefined"), ", the parameter ", param.dtype(), " of shape ",
-        param.shape(), ".");
+  check(grad.defined() && grad.shape() == param.shape() && grad.dtype() == param.dtype(),
+        "step_param: the gradient ",
+        grad.defined() ? str("is ", grad.dtype(), " of shape ", grad.shape())
+                       : std::string("is undefined"),
+        ", the parameter ", param.dtype(), " of shape ", param.shape(), ".");
   NoGradGuard no_grad;
   update(param, grad.detach(), groups_[slot.group].options(), *slot.state);
 }
@@ -109,7 +117,8 @@ OptimizerStateDict Optimizer::state_dict() {
     for (const Tensor& p : group.params()) {
       const Slot& slot = *find(p);
       saved.params.push_back(static_cast<int64_t>(slot.number));
-      if (auto state = slot.state->to_map(); !state.empty()) out.state.emplace(static_cast<int64_t>(slot.number), std::move(state));
+      if (auto state = slot.state->to_map(); !state.empty())
+        out.state.emplace(static_cast<int64_t>(slot.number), std::move(state));
     }
     out.param_groups.push_back(std::move(saved));
   }
@@ -121,16 +130,16 @@ void Optimizer::load_state_dict(const OptimizerStateDict& state_dict) {
   OptimizerStateDict dict = state_dict;
   run_hooks(hooks_.load_pre, *this, dict);
 
-  check(dict.param_groups.size() == groups_.size(), "load_state_dict: the saved optimiser has ", dict.param_groups.size(),
-        " groups of parameters, this one has ", groups_.size(), ".");
+  check(dict.param_groups.size() == groups_.size(), "load_state_dict: the saved optimiser has ",
+        dict.param_groups.size(), " groups of parameters, this one has ", groups_.size(), ".");
   NoGradGuard no_grad;
   std::vector<std::pair<Slot*, std::unique_ptr<OptimizerParamState>>> states;
   std::vector<std::unique_ptr<OptimizerOptions>> options;
   for (size_t g = 0; g < groups_.size(); ++g) {
     const auto& saved = dict.param_groups[g];
     const auto& params = groups_[g].params();
-    check(saved.params.size() == params.size(), "load_state_dict: group ", g, " was saved with ", saved.params.size(), " parameters, this one has ",
-          params.size(), ".");
+    check(saved.params.size() == params.size(), "load_state_dict: group ", g, " was saved with ",
+          saved.params.size(), " parameters, this one has ", params.size(), ".");
     options.push_back(groups_[g].options().clone());
     options.back()->from_map(saved.options);
     options.back()->validate();
@@ -143,8 +152,10 @@ void Optimizer::load_state_dict(const OptimizerStateDict& state_dict) {
           if (Tensor* t = std::get_if<Tensor>(&entry)) {
             if (!(t->defined() && fits(name, *t, params[i]))) [[unlikely]]
               fail("load_state_dict: ", name, " of parameter ", saved.params[i],
-                   t->defined() ? str(" has shape ", t->shape()) : std::string(" is undefined"), ", the parameter has shape ", params[i].shape(), ".");
-            *t = t->dtype() == params[i].dtype() ? t->detach().clone() : t->detach().to(params[i].dtype());
+                   t->defined() ? str(" has shape ", t->shape()) : std::string(" is undefined"),
+                   ", the parameter has shape ", params[i].shape(), ".");
+            *t = t->dtype() == params[i].dtype() ? t->detach().clone()
+                                                 : t->detach().to(params[i].dtype());
           }
         state->from_map(entries);
       }

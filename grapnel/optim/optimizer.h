@@ -1,13 +1,16 @@
-/// Optimizer: groups of parameters, each with options, and what is remembered per parameter. LibTorch's names.
+/// Optimizer: groups of parameters, each with options, and what is remembered per parameter.
+/// LibTorch's names.
 ///
 ///   optim::SGD opt(net->parameters(), optim::SGDOptions(0.1).momentum(0.9));
 ///   opt.zero_grad();  loss.backward();  opt.step();
 ///
 /// step_param(p) steps a single parameter, which is what an optimiser inside backward needs:
 ///
-///   p.register_post_accumulate_grad_hook([&](const Tensor& leaf) { opt.step_param(leaf); leaf.reset_grad(); });
+///   p.register_post_accumulate_grad_hook([&](const Tensor& leaf) { opt.step_param(leaf);
+///   leaf.reset_grad(); });
 ///
-/// A new optimiser derives from OptimizerOf<Options, State> in optimizer_of.h and writes one function: the update of a parameter.
+/// A new optimiser derives from OptimizerOf<Options, State> in optimizer_of.h and writes one
+/// function: the update of a parameter.
 #pragma once
 
 #include <functional>
@@ -42,9 +45,11 @@ class OptimizerOptions {
 class OptimizerParamGroup {
  public:
   /// Without options the group takes the optimiser's defaults.
-  OptimizerParamGroup(std::vector<Tensor> params, std::unique_ptr<OptimizerOptions> options = nullptr)
+  OptimizerParamGroup(std::vector<Tensor> params,
+                      std::unique_ptr<OptimizerOptions> options = nullptr)
       : params_(std::move(params)), options_(std::move(options)) {}
-  OptimizerParamGroup(const OptimizerParamGroup& other) : params_(other.params_), options_(other.options_ ? other.options_->clone() : nullptr) {}
+  OptimizerParamGroup(const OptimizerParamGroup& other)
+      : params_(other.params_), options_(other.options_ ? other.options_->clone() : nullptr) {}
   OptimizerParamGroup(OptimizerParamGroup&&) = default;
   OptimizerParamGroup& operator=(OptimizerParamGroup other) {
     std::swap(params_, other.params_);
@@ -73,7 +78,8 @@ class OptimizerParamState {
   virtual void from_map(const std::map<std::string, Entry>& values) = 0;
 };
 
-/// Everything needed to go on where an optimiser stopped. Parameters go by number, counted through the groups.
+/// Everything needed to go on where an optimiser stopped. Parameters go by number, counted through
+/// the groups.
 struct OptimizerStateDict {
   struct Group {
     std::map<std::string, Scalar> options;
@@ -92,9 +98,11 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// Updates every parameter that has a gradient, between the step hooks. Returns what the closure returned.
+  /// Updates every parameter that has a gradient, between the step hooks. Returns what the closure
+  /// returned.
   Tensor step(LossClosure closure = nullptr);
-  /// Updates one parameter if it has a gradient, without step hooks. The result has the same bits as in step().
+  /// Updates one parameter if it has a gradient, without step hooks. The result has the same bits
+  /// as in step().
   void step_param(const Tensor& param);
   /// The same with a gradient that is not in grad(), such as one averaged over ranks.
   void step_param(const Tensor& param, const Tensor& grad);
@@ -112,46 +120,57 @@ class Optimizer {
   /// Checks everything first; if something does not fit, nothing is changed.
   void load_state_dict(const OptimizerStateDict& state_dict);
 
-  /// `hook(optimizer)` or `hook(optimizer, const LossClosure&)`; may return a closure to use instead.
+  /// `hook(optimizer)` or `hook(optimizer, const LossClosure&)`; may return a closure to use
+  /// instead.
   template <class F>
   HookHandle register_step_pre_hook(F&& hook, OptimizerHookOptions o = {}) {
-    return hooks_.step_pre.add(detail::make_step_pre_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+    return hooks_.step_pre.add(detail::make_step_pre_hook(std::forward<F>(hook)), std::move(o.name),
+                               o.site, o.prepend);
   }
   /// `hook(optimizer)`; what it returns is ignored.
   template <class F>
   HookHandle register_step_post_hook(F&& hook, OptimizerHookOptions o = {}) {
-    return hooks_.step_post.add(detail::make_plain_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+    return hooks_.step_post.add(detail::make_plain_hook(std::forward<F>(hook)), std::move(o.name),
+                                o.site, o.prepend);
   }
   /// `hook(optimizer)`, before saving.
   template <class F>
   HookHandle register_state_dict_pre_hook(F&& hook, OptimizerHookOptions o = {}) {
-    return hooks_.save_pre.add(detail::make_plain_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+    return hooks_.save_pre.add(detail::make_plain_hook(std::forward<F>(hook)), std::move(o.name),
+                               o.site, o.prepend);
   }
   /// `hook(optimizer, OptimizerStateDict&)`, after saving; changes it or returns another.
   template <class F>
   HookHandle register_state_dict_post_hook(F&& hook, OptimizerHookOptions o = {}) {
-    return hooks_.save_post.add(detail::make_dict_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+    return hooks_.save_post.add(detail::make_dict_hook(std::forward<F>(hook)), std::move(o.name),
+                                o.site, o.prepend);
   }
-  /// `hook(optimizer, OptimizerStateDict&)`, before loading a copy of what was passed; changes it or returns another.
+  /// `hook(optimizer, OptimizerStateDict&)`, before loading a copy of what was passed; changes it
+  /// or returns another.
   template <class F>
   HookHandle register_load_state_dict_pre_hook(F&& hook, OptimizerHookOptions o = {}) {
-    return hooks_.load_pre.add(detail::make_dict_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+    return hooks_.load_pre.add(detail::make_dict_hook(std::forward<F>(hook)), std::move(o.name),
+                               o.site, o.prepend);
   }
   /// `hook(optimizer)`, after loading.
   template <class F>
   HookHandle register_load_state_dict_post_hook(F&& hook, OptimizerHookOptions o = {}) {
-    return hooks_.load_post.add(detail::make_plain_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+    return hooks_.load_post.add(detail::make_plain_hook(std::forward<F>(hook)), std::move(o.name),
+                                o.site, o.prepend);
   }
 
  protected:
   explicit Optimizer(std::unique_ptr<OptimizerOptions> defaults) : defaults_(std::move(defaults)) {}
   virtual std::unique_ptr<OptimizerParamState> make_state() const = 0;
   /// Changes `param` in place by `grad`; called with recording off.
-  virtual void update(const Tensor& param, const Tensor& grad, const OptimizerOptions& options, OptimizerParamState& state) = 0;
+  virtual void update(const Tensor& param, const Tensor& grad, const OptimizerOptions& options,
+                      OptimizerParamState& state) = 0;
   OptimizerParamState& state_of(const Tensor& param);
-  /// The step itself, between the hooks: evaluates the closure if there is one and updates every parameter that has a gradient.
+  /// The step itself, between the hooks: evaluates the closure if there is one and updates every
+  /// parameter that has a gradient.
   virtual Tensor run(const LossClosure& closure);
-  /// Whether a tensor of a saved state belongs to `param`. Most states are shaped like their parameter.
+  /// Whether a tensor of a saved state belongs to `param`. Most states are shaped like their
+  /// parameter.
   virtual bool fits(const std::string& name, const Tensor& saved, const Tensor& param) const;
 
  private:
@@ -166,7 +185,8 @@ class Optimizer {
 
   std::unique_ptr<OptimizerOptions> defaults_;
   std::vector<OptimizerParamGroup> groups_;
-  // Made complete by add_param_group, so that hooks on several threads may step different parameters.
+  // Made complete by add_param_group, so that hooks on several threads may step different
+  // parameters.
   std::unordered_map<const TensorImpl*, Slot> slots_;
   OptimizerHooks hooks_;
 };
@@ -174,11 +194,13 @@ class Optimizer {
 /// Before and after every optimiser's own step hooks.
 template <class F>
 HookHandle register_optimizer_step_pre_hook(F&& hook, OptimizerHookOptions o = {}) {
-  return global_optimizer_hooks().step_pre.add(detail::make_step_pre_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+  return global_optimizer_hooks().step_pre.add(detail::make_step_pre_hook(std::forward<F>(hook)),
+                                               std::move(o.name), o.site, o.prepend);
 }
 template <class F>
 HookHandle register_optimizer_step_post_hook(F&& hook, OptimizerHookOptions o = {}) {
-  return global_optimizer_hooks().step_post.add(detail::make_plain_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+  return global_optimizer_hooks().step_post.add(detail::make_plain_hook(std::forward<F>(hook)),
+                                                std::move(o.name), o.site, o.prepend);
 }
 
 }  // namespace grapnel::optim

@@ -43,7 +43,8 @@ template <class F>
 StepPreHook make_step_pre_hook(F&& hook) {
   using D = std::decay_t<F>;
   constexpr bool with_closure = std::is_invocable_v<D&, Optimizer&, const Closure&>;
-  static_assert(with_closure || std::is_invocable_v<D&, Optimizer&>, "a step pre-hook is called as hook(Optimizer& [, const LossClosure&])");
+  static_assert(with_closure || std::is_invocable_v<D&, Optimizer&>,
+                "a step pre-hook is called as hook(Optimizer& [, const LossClosure&])");
   auto f = std::make_shared<D>(std::forward<F>(hook));
   return [f](Optimizer& optimizer, Closure& closure) {
     const auto call = [&]() -> decltype(auto) {
@@ -51,8 +52,9 @@ StepPreHook make_step_pre_hook(F&& hook) {
       else return std::invoke(*f, optimizer);
     };
     using R = decltype(call());
-    static_assert(std::is_void_v<R> || (with_closure && std::is_convertible_v<R, std::optional<Closure>>),
-                  "a step pre-hook returns nothing, or given the closure, another one to use instead");
+    static_assert(
+        std::is_void_v<R> || (with_closure && std::is_convertible_v<R, std::optional<Closure>>),
+        "a step pre-hook returns nothing, or given the closure, another one to use instead");
     if constexpr (std::is_void_v<R>) {
       call();
     } else if (std::optional<Closure> replacement = call()) {
@@ -72,7 +74,8 @@ PlainHook make_plain_hook(F&& hook) {
 template <class F>
 DictHook make_dict_hook(F&& hook) {
   using D = std::decay_t<F>;
-  static_assert(std::is_invocable_v<D&, Optimizer&, OptimizerStateDict&>, "a state hook is called as hook(Optimizer&, OptimizerStateDict&)");
+  static_assert(std::is_invocable_v<D&, Optimizer&, OptimizerStateDict&>,
+                "a state hook is called as hook(Optimizer&, OptimizerStateDict&)");
   using R = std::invoke_result_t<D&, Optimizer&, OptimizerStateDict&>;
   auto f = std::make_shared<D>(std::forward<F>(hook));
   return [f](Optimizer& optimizer, auto& dict) {

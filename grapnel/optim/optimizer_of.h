@@ -10,7 +10,9 @@ namespace grapnel::optim {
 template <class Derived>
 class OptionsOf : public OptimizerOptions {
  public:
-  std::unique_ptr<OptimizerOptions> clone() const override { return std::make_unique<Derived>(self()); }
+  std::unique_ptr<OptimizerOptions> clone() const override {
+    return std::make_unique<Derived>(self());
+  }
   double get_lr() const override { return self().lr(); }
   void set_lr(double lr) override { static_cast<Derived&>(*this).lr(lr); }
   std::map<std::string, Scalar> to_map() const override {
@@ -20,7 +22,8 @@ class OptionsOf : public OptimizerOptions {
   }
   void from_map(const std::map<std::string, Scalar>& values) override {
     Derived::visit(static_cast<Derived&>(*this), [&](const char* name, auto& field) {
-      if (const auto it = values.find(name); it != values.end()) field = it->second.to<std::decay_t<decltype(field)>>();
+      if (const auto it = values.find(name); it != values.end())
+        field = it->second.to<std::decay_t<decltype(field)>>();
     });
   }
 
@@ -28,7 +31,8 @@ class OptionsOf : public OptimizerOptions {
   const Derived& self() const { return static_cast<const Derived&>(*this); }
 };
 
-/// Derived has a static `visit(self, v)` over its tensors and whole numbers. A parameter that was never stepped has an empty state.
+/// Derived has a static `visit(self, v)` over its tensors and whole numbers. A parameter that was
+/// never stepped has an empty state.
 template <class Derived>
 class StateOf : public OptimizerParamState {
  public:
@@ -47,7 +51,8 @@ class StateOf : public OptimizerParamState {
     Derived::visit(static_cast<Derived&>(*this), [&](const char* name, auto& field) {
       using T = std::decay_t<decltype(field)>;
       const auto it = values.find(name);
-      if constexpr (std::is_same_v<T, Tensor>) field = it == values.end() ? Tensor() : std::get<Tensor>(it->second);
+      if constexpr (std::is_same_v<T, Tensor>)
+        field = it == values.end() ? Tensor() : std::get<Tensor>(it->second);
       else field = it == values.end() ? T() : std::get<Scalar>(it->second).to<T>();
     });
   }
@@ -56,22 +61,28 @@ class StateOf : public OptimizerParamState {
 template <class Options, class State>
 class OptimizerOf : public Optimizer {
  public:
-  OptimizerOf(std::vector<OptimizerParamGroup> groups, const Options& defaults) : Optimizer(defaults.clone()) {
+  OptimizerOf(std::vector<OptimizerParamGroup> groups, const Options& defaults)
+      : Optimizer(defaults.clone()) {
     defaults.validate();
     for (OptimizerParamGroup& group : groups) add_param_group(std::move(group));
   }
   OptimizerOf(std::vector<Tensor> params, const Options& defaults)
-      : OptimizerOf(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))}, defaults) {}
+      : OptimizerOf(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))},
+                    defaults) {}
 
   /// What is remembered about a parameter.
   State& state(const Tensor& param) { return static_cast<State&>(state_of(param)); }
 
  protected:
-  virtual void update(const Tensor& param, const Tensor& grad, const Options& options, State& state) = 0;
+  virtual void update(const Tensor& param, const Tensor& grad, const Options& options,
+                      State& state) = 0;
 
  private:
-  std::unique_ptr<OptimizerParamState> make_state() const final { return std::make_unique<State>(); }
-  void update(const Tensor& param, const Tensor& grad, const OptimizerOptions& options, OptimizerParamState& state) final {
+  std::unique_ptr<OptimizerParamState> make_state() const final {
+    return std::make_unique<State>();
+  }
+  void update(const Tensor& param, const Tensor& grad, const OptimizerOptions& options,
+              OptimizerParamState& state) final {
     update(param, grad, dynamic_cast<const Options&>(options), static_cast<State&>(state));
   }
 };

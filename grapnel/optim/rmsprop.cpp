@@ -8,8 +8,8 @@ namespace grapnel::optim {
 void RMSpropOptions::validate() const {
   check(lr() >= 0, "RMSprop: the learning rate must not be negative, got ", lr(), ".");
   check(alpha() >= 0 && eps() >= 0 && weight_decay() >= 0 && momentum() >= 0,
-        "RMSprop: alpha, eps, weight_decay and momentum must not be negative, got ", alpha(), ", ", eps(),
-        ", ", weight_decay(), " and ", momentum(), ".");
+        "RMSprop: alpha, eps, weight_decay and momentum must not be negative, got ", alpha(), ", ",
+        eps(), ", ", weight_decay(), " and ", momentum(), ".");
 }
 
 void RMSprop::update(const Tensor& param, const Tensor& grad, const RMSpropOptions& o,

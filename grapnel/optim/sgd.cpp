@@ -11,15 +11,17 @@ void SGDOptions::validate() const {
   check(momentum() >= 0, "SGD: momentum must not be negative, got ", momentum(), ".");
   check(weight_decay() >= 0, "SGD: weight_decay must not be negative, got ", weight_decay(), ".");
   check(!nesterov() || (momentum() > 0 && dampening() == 0),
-        "SGD: nesterov needs momentum and no dampening, got momentum ", momentum(), " and dampening ",
-        dampening(), ".");
+        "SGD: nesterov needs momentum and no dampening, got momentum ", momentum(),
+        " and dampening ", dampening(), ".");
 }
 
-void SGD::update(const Tensor& param, const Tensor& grad, const SGDOptions& o, SGDParamState& state) {
+void SGD::update(const Tensor& param, const Tensor& grad, const SGDOptions& o,
+                 SGDParamState& state) {
   // The first step starts from the gradient itself, undampened.
   const bool first = o.momentum() != 0 && !state.momentum_buffer.defined();
   if (first) state.momentum_buffer = empty_like(param);
-  const std::array<Tensor, 3> tensors{param, grad, o.momentum() != 0 ? state.momentum_buffer : Tensor()};
+  const std::array<Tensor, 3> tensors{param, grad,
+                                      o.momentum() != 0 ? state.momentum_buffer : Tensor()};
   in_blocks(tensors, [&](const std::array<Tensor, 3>& parts) {
     const auto& [p, g, buffer] = parts;
     Tensor d = o.maximize() ? -g : g;

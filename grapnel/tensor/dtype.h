@@ -38,8 +38,8 @@ DType promote_types(DType a, DType b);
 /// Whether a result of type `from` may be written into a tensor of type `to` in place.
 bool can_cast(DType from, DType to);
 
-/// The type arithmetic is done in. Narrow types are widened on load and rounded once on store, so every kernel
-/// exists for three types only, and fused code knows exactly where to round.
+/// The type arithmetic is done in. Narrow types are widened on load and rounded once on store, so
+/// every kernel exists for three types only, and fused code knows exactly where to round.
 enum class Compute : uint8_t { F32, F64, I64 };
 constexpr Compute compute_type(DType t) {
   return t == DType::Float64 ? Compute::F64 : is_floating(t) ? Compute::F32 : Compute::I64;
@@ -50,15 +50,42 @@ constexpr DType dtype_of(Compute c) {
 
 template <class T>
 struct DTypeOf;
-template <> struct DTypeOf<bool> { static constexpr DType value = DType::Bool; };
-template <> struct DTypeOf<uint8_t> { static constexpr DType value = DType::UInt8; };
-template <> struct DTypeOf<int32_t> { static constexpr DType value = DType::Int32; };
-template <> struct DTypeOf<int64_t> { static constexpr DType value = DType::Int64; };
-template <> struct DTypeOf<long long> { static constexpr DType value = DType::Int64; };
-template <> struct DTypeOf<Half> { static constexpr DType value = DType::Float16; };
-template <> struct DTypeOf<BFloat16> { static constexpr DType value = DType::BFloat16; };
-template <> struct DTypeOf<float> { static constexpr DType value = DType::Float32; };
-template <> struct DTypeOf<double> { static constexpr DType value = DType::Float64; };
+template <>
+struct DTypeOf<bool> {
+  static constexpr DType value = DType::Bool;
+};
+template <>
+struct DTypeOf<uint8_t> {
+  static constexpr DType value = DType::UInt8;
+};
+template <>
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::Int32;
+};
+template <>
+struct DTypeOf<int64_t> {
+  static constexpr DType value = DType::Int64;
+};
+template <>
+struct DTypeOf<long long> {
+  static constexpr DType value = DType::Int64;
+};
+template <>
+struct DTypeOf<Half> {
+  static constexpr DType value = DType::Float16;
+};
+template <>
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::BFloat16;
+};
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::Float32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::Float64;
+};
 template <class T>
 inline constexpr DType dtype_v = DTypeOf<T>::value;
 

@@ -1,8 +1,9 @@
-/// The interfaces behind every hook list. Users may derive from the three that LibTorch names; any callable of a fitting
-/// signature is wrapped into one by hook_callable.h.
+/// The interfaces behind every hook list. Users may derive from the three that LibTorch names; any
+/// callable of a fitting signature is wrapped into one by hook_callable.h.
 ///
-/// Each hook can be run, described for a cache key (`compiled_args`) and recorded into a graph (`apply_with_saved`). The
-/// defaults of the last two are right for any hook: it is called on the values of the recording, in eager's order.
+/// Each hook can be run, described for a cache key (`compiled_args`) and recorded into a graph
+/// (`apply_with_saved`). The defaults of the last two are right for any hook: it is called on the
+/// values of the recording, in eager's order.
 #pragma once
 
 #include <typeinfo>
@@ -20,12 +21,14 @@ class SwapSavedVariables;
 class HookBase {
  public:
   virtual ~HookBase() = default;
-  /// Called when the hook is due in a recorded pass. A hook that calls `args.declare(...)` here promises that its result depends
-  /// only on what it lists, and is then not called in every pass; the default declares nothing. See ops/compiled_args.h.
+  /// Called when the hook is due in a recorded pass. A hook that calls `args.declare(...)` here
+  /// promises that its result depends only on what it lists, and is then not called in every pass;
+  /// the default declares nothing. See ops/compiled_args.h.
   virtual void compiled_args(CompiledNodeArgs& /*args*/) const {}
   /// Whether a recording calls the hook when the graph runs instead of entering it.
   virtual bool opaque() const { return false; }
-  /// The type of the user's object or callable: declarations of different types never mean the same.
+  /// The type of the user's object or callable: declarations of different types never mean the
+  /// same.
   virtual const std::type_info& type() const { return typeid(*this); }
 };
 
@@ -45,10 +48,12 @@ class FunctionPreHook : public HookBase {
   virtual variable_list operator()(const variable_list& grad_outputs) = 0;
 };
 
-/// A hook after a node ran: (gradients of its inputs, gradients of its outputs) in, gradients of its inputs out.
+/// A hook after a node ran: (gradients of its inputs, gradients of its outputs) in, gradients of
+/// its inputs out.
 class FunctionPostHook : public HookBase {
  public:
-  virtual variable_list operator()(const variable_list& grad_inputs, const variable_list& grad_outputs) = 0;
+  virtual variable_list operator()(const variable_list& grad_inputs,
+                                   const variable_list& grad_outputs) = 0;
 };
 
 /// A hook after a leaf's grad() was updated.

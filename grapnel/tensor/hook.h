@@ -1,6 +1,7 @@
 /// Hooks as the user sees them: handles, what a hook is told, and how any callable becomes one.
 ///
-/// The kinds form a closed list, in the order in which they fire around one node of the backward pass.
+/// The kinds form a closed list, in the order in which they fire around one node of the backward
+/// pass.
 #pragma once
 
 #include <concepts>
@@ -25,18 +26,22 @@ class TensorHook;
 class PostAccumulateGradHook;
 using variable_list = std::vector<Tensor>;
 
-/// | kind            | fires                                  | is given                        | may replace it |
+/// | kind            | fires                                  | is given                        |
+/// may replace it |
 /// |-----------------|----------------------------------------|---------------------------------|----------------|
-/// | tensor          | a tensor's gradient is complete        | that gradient                   | yes            |
-/// | retain_grad     | after all tensor hooks                 | the hooked gradient             | no             |
-/// | capture         | after retain_grad, in `grad()`         | the hooked gradient             | no             |
-/// | node_pre        | before a node runs                     | gradients of its outputs        | yes            |
-/// | unpack          | a node reads a saved tensor            | what `pack` returned            | yes            |
-/// | post_accumulate | a leaf's `grad` was updated            | the leaf                        | no             |
-/// | node_post       | after a node ran                       | gradients of inputs and outputs | yes            |
-/// | end_of_pass     | after the last node of the pass        | nothing                         | no             |
+/// | tensor          | a tensor's gradient is complete        | that gradient                   |
+/// yes            | | retain_grad     | after all tensor hooks                 | the hooked
+/// gradient             | no             | | capture         | after retain_grad, in `grad()` | the
+/// hooked gradient             | no             | | node_pre        | before a node runs |
+/// gradients of its outputs        | yes            | | unpack          | a node reads a saved
+/// tensor            | what `pack` returned            | yes            | | post_accumulate | a
+/// leaf's `grad` was updated            | the leaf                        | no             | |
+/// node_post       | after a node ran                       | gradients of inputs and outputs | yes
+/// | | end_of_pass     | after the last node of the pass        | nothing                         |
+/// no             |
 ///
-/// Modules have kinds of their own, which fire around calls of forward, the backward pass of a call, and saving and loading.
+/// Modules have kinds of their own, which fire around calls of forward, the backward pass of a
+/// call, and saving and loading.
 enum class HookKind : uint8_t {
   tensor,
   retain_grad,
@@ -61,9 +66,9 @@ std::string_view name(HookKind kind);
 struct HookInfo {
   uint64_t id = 0;
   HookKind kind = HookKind::tensor;
-  int slot = 0;       ///< which output of the node a tensor hook belongs to
-  std::string name;   ///< given by the user, or empty
-  std::string site;   ///< file:line of the registration
+  int slot = 0;      ///< which output of the node a tensor hook belongs to
+  std::string name;  ///< given by the user, or empty
+  std::string site;  ///< file:line of the registration
 };
 
 /// Whoever keeps hooks: knows how to drop one by its id.
@@ -81,8 +86,8 @@ uint64_t next_hook_id();
 /// How many hooks this thread has registered so far.
 uint64_t hooks_registered();
 
-/// Names one registration. Copies are equal and remove the same hook; dropping a handle keeps the hook; removing twice
-/// is silent; a handle may outlive the tensor, the node and the graph.
+/// Names one registration. Copies are equal and remove the same hook; dropping a handle keeps the
+/// hook; removing twice is silent; a handle may outlive the tensor, the node and the graph.
 class HookHandle {
  public:
   HookHandle() = default;
@@ -96,8 +101,8 @@ class HookHandle {
   }
   struct Now {};
   static constexpr Now now{};
-  /// `handle.remove(HookHandle::now)` also stops a module's backward hook for graphs made before, which remove() leaves as
-  /// they are.
+  /// `handle.remove(HookHandle::now)` also stops a module's backward hook for graphs made before,
+  /// which remove() leaves as they are.
   void remove(Now) {
     if (auto owner = owner_.lock()) owner->remove_hook_now(id_);
   }
@@ -145,15 +150,18 @@ struct HookLabel {
 
 /// What a hook can learn about the moment it fires. Valid during the call only.
 struct HookContext {
-  const Node* node = nullptr;     ///< the node whose gradient this is
-  int slot = 0;                   ///< which of its outputs
-  uint64_t pass = 0;              ///< number of the backward pass; nested passes have their own
-  int depth = 0;                  ///< 0 for a pass started by the user, 1 for one started inside a hook, and so on
-  bool creates_graph = false;     ///< whether what the hook computes is differentiable
+  const Node* node = nullptr;  ///< the node whose gradient this is
+  int slot = 0;                ///< which of its outputs
+  uint64_t pass = 0;           ///< number of the backward pass; nested passes have their own
+  int depth = 0;  ///< 0 for a pass started by the user, 1 for one started inside a hook, and so on
+  bool creates_graph = false;  ///< whether what the hook computes is differentiable
   const HookLabel* label = nullptr;
   /// As registered.
-  std::string_view hook_name() const { return label ? std::string_view(label->name) : std::string_view(); }
-  /// True when no pass is waiting for this one, so the gradient is the one the caller of backward() asked for.
+  std::string_view hook_name() const {
+    return label ? std::string_view(label->name) : std::string_view();
+  }
+  /// True when no pass is waiting for this one, so the gradient is the one the caller of backward()
+  /// asked for.
   bool final() const { return depth == 0; }
   /// The name given to the tensor with set_name, or an empty string.
   std::string tensor_name() const;
@@ -163,8 +171,10 @@ struct HookContext {
 struct HookOptions {
   std::string name;
   std::source_location site = std::source_location::current();
-  HookOptions(std::string n = {}, std::source_location s = std::source_location::current()) : name(std::move(n)), site(s) {}
-  HookOptions(const char* n, std::source_location s = std::source_location::current()) : name(n), site(s) {}
+  HookOptions(std::string n = {}, std::source_location s = std::source_location::current())
+      : name(std::move(n)), site(s) {}
+  HookOptions(const char* n, std::source_location s = std::source_location::current())
+      : name(n), site(s) {}
 };
 
 }  // namespace grapnel

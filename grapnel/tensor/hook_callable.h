@@ -1,4 +1,5 @@
-/// Wraps any callable of a fitting signature into a hook, and refuses the others at compile time with a sentence.
+/// Wraps any callable of a fitting signature into a hook, and refuses the others at compile time
+/// with a sentence.
 #pragma once
 
 #include <functional>
@@ -13,7 +14,9 @@ namespace grapnel {
 
 /// What a hook returned, as a tensor: undefined stands for "nothing".
 inline Tensor hook_result(Tensor result) { return result; }
-inline Tensor hook_result(std::optional<Tensor> result) { return result ? std::move(*result) : Tensor(); }
+inline Tensor hook_result(std::optional<Tensor> result) {
+  return result ? std::move(*result) : Tensor();
+}
 
 /// What a list hook returned: no value stands for "unchanged".
 using ListHookResult = std::optional<variable_list>;
@@ -25,13 +28,15 @@ class CallableTensorHook final : public TensorHook {
   static constexpr bool alone = std::is_invocable_v<F&, const Tensor&>;
   static constexpr bool as_list = std::is_base_of_v<FunctionPreHook, F>;
   static_assert(with_context || alone || as_list,
-                "a tensor hook is called as hook(const Tensor& grad) or hook(const Tensor& grad, const HookContext&)");
+                "a tensor hook is called as hook(const Tensor& grad) or hook(const Tensor& grad, "
+                "const HookContext&)");
 
   explicit CallableTensorHook(F f) : f_(std::move(f)) {}
   Tensor call(const Tensor& grad, const HookContext& context) override {
     if constexpr (as_list) {
       variable_list result = f_(variable_list{grad});
-      check(result.size() <= 1, "a tensor hook returned ", result.size(), " gradients for one tensor.");
+      check(result.size() <= 1, "a tensor hook returned ", result.size(),
+            " gradients for one tensor.");
       return result.empty() ? Tensor() : std::move(result[0]);
     } else if constexpr (with_context) {
       return finish([&]() -> decltype(auto) { return std::invoke(f_, grad, context); });
@@ -48,7 +53,8 @@ class CallableTensorHook final : public TensorHook {
   template <class Call>
   Tensor finish(Call&& call) {
     using R = decltype(call());
-    static_assert(std::is_void_v<R> || std::is_convertible_v<R, Tensor> || std::is_convertible_v<R, std::optional<Tensor>>,
+    static_assert(std::is_void_v<R> || std::is_convertible_v<R, Tensor> ||
+                      std::is_convertible_v<R, std::optional<Tensor>>,
                   "a tensor hook returns nothing, a Tensor or std::optional<Tensor>");
     if constexpr (std::is_void_v<R>) {
       call();
@@ -63,9 +69,11 @@ class CallableTensorHook final : public TensorHook {
 template <class F>
 class CallablePostAccumulateHook final : public PostAccumulateGradHook {
  public:
-  static_assert(std::is_invocable_v<F&, const Tensor&>, "a post-accumulate hook is called as hook(const Tensor& leaf)");
+  static_assert(std::is_invocable_v<F&, const Tensor&>,
+                "a post-accumulate hook is called as hook(const Tensor& leaf)");
   static_assert(std::is_void_v<std::invoke_result_t<F&, const Tensor&>>,
-                "a post-accumulate hook gets the leaf, not its gradient, and returns nothing: change leaf.grad() instead");
+                "a post-accumulate hook gets the leaf, not its gradient, and returns nothing: "
+                "change leaf.grad() instead");
   explicit CallablePostAccumulateHook(F f) : f_(std::move(f)) {}
   void operator()(const Tensor& leaf) override { std::invoke(f_, leaf); }
   void compiled_args(CompiledNodeArgs& args) const override {
@@ -81,7 +89,8 @@ class CallablePostAccumulateHook final : public PostAccumulateGradHook {
 template <class Call>
 ListHookResult list_result(Call&& call) {
   using R = decltype(call());
-  static_assert(std::is_void_v<R> || std::is_convertible_v<R, variable_list> || std::is_convertible_v<R, std::optional<variable_list>>,
+  static_assert(std::is_void_v<R> || std::is_convertible_v<R, variable_list> ||
+                    std::is_convertible_v<R, std::optional<variable_list>>,
                 "a node hook returns nothing, a variable_list or std::optional<variable_list>");
   if constexpr (std::is_void_v<R>) {
     call();
@@ -97,7 +106,8 @@ HookHandle Tensor::register_hook(F&& hook, HookOptions options) const {
   if constexpr (std::is_convertible_v<D, std::shared_ptr<TensorHook>>) {
     return add_tensor_hook(std::forward<F>(hook), std::move(options));
   } else {
-    return add_tensor_hook(std::make_shared<CallableTensorHook<D>>(std::forward<F>(hook)), std::move(options));
+    return add_tensor_hook(std::make_shared<CallableTensorHook<D>>(std::forward<F>(hook)),
+                           std::move(options));
   }
 }
 
@@ -109,7 +119,8 @@ HookHandle Tensor::register_post_accumulate_grad_hook(F&& hook, HookOptions opti
   } else if constexpr (std::is_base_of_v<PostAccumulateGradHook, D>) {
     return add_post_accumulate_hook(std::make_shared<D>(std::forward<F>(hook)), std::move(options));
   } else {
-    return add_post_accumulate_hook(std::make_shared<CallablePostAccumulateHook<D>>(std::forward<F>(hook)), std::move(options));
+    return add_post_accumulate_hook(
+        std::make_shared<CallablePostAccumulateHook<D>>(std::forward<F>(hook)), std::move(options));
   }
 }
 

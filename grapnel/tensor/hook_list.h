@@ -1,7 +1,8 @@
 /// HookList: hooks of one kind on an object that is no node, as modules and optimisers keep them.
 ///
-/// The list is copy-on-write. Whoever runs it holds the version it started with, so hooks may be added and removed at any
-/// time, from any thread, by anyone, themselves included. A list that was never used is one null pointer.
+/// The list is copy-on-write. Whoever runs it holds the version it started with, so hooks may be
+/// added and removed at any time, from any thread, by anyone, themselves included. A list that was
+/// never used is one null pointer.
 #pragma once
 
 #include <atomic>
@@ -18,7 +19,8 @@
 
 namespace grapnel {
 
-/// `Hook` is a callable, maybe with switches of its own. Copying a list copies the hooks, under new ids.
+/// `Hook` is a callable, maybe with switches of its own. Copying a list copies the hooks, under new
+/// ids.
 template <class Hook>
 class HookList {
  public:
@@ -34,7 +36,8 @@ class HookList {
         : id(number), hook(std::move(h)), name(std::move(n)), site(s) {}
     /// "forward hook 'log' registered at train.cpp:12"
     std::string describe(std::string_view kind) const {
-      return str(kind, name.empty() ? "" : " '", name, name.empty() ? "" : "'", " registered at ", site.file_name(), ":", site.line());
+      return str(kind, name.empty() ? "" : " '", name, name.empty() ? "" : "'", " registered at ",
+                 site.file_name(), ":", site.line());
     }
   };
   using Entries = std::vector<std::shared_ptr<const Entry>>;
@@ -51,7 +54,8 @@ class HookList {
   }
 
   HookHandle add(Hook hook, std::string name, std::source_location site, bool prepend) {
-    auto entry = std::make_shared<const Entry>(next_hook_id(), std::move(hook), std::move(name), site);
+    auto entry =
+        std::make_shared<const Entry>(next_hook_id(), std::move(hook), std::move(name), site);
     const uint64_t id = entry->id;
     const auto state = make_state();
     state->add(std::move(entry), prepend);
@@ -80,7 +84,8 @@ class HookList {
     }
     template <class Change>
     void change(Change&& fn) {
-      // The old version, and with it the hooks it alone owns, dies outside the lock: what they captured is the user's.
+      // The old version, and with it the hooks it alone owns, dies outside the lock: what they
+      // captured is the user's.
       Snapshot old;
       std::lock_guard guard(lock_);
       auto fresh = std::make_shared<Entries>(*entries_);
@@ -96,7 +101,9 @@ class HookList {
       });
     }
     void remove_hook(uint64_t id) override {
-      change([&](Entries& entries) { std::erase_if(entries, [&](const auto& e) { return e->id == id; }); });
+      change([&](Entries& entries) {
+        std::erase_if(entries, [&](const auto& e) { return e->id == id; });
+      });
     }
     void remove_hook_now(uint64_t id) override {
       // Hooks that were removed before are stopped, too: graphs may still hold them.
@@ -106,7 +113,8 @@ class HookList {
         issued = issued_;
       }
       for (const auto& weak : issued)
-        if (const auto e = weak.lock(); e && e->id == id) e->stopped.store(true, std::memory_order_release);
+        if (const auto e = weak.lock(); e && e->id == id)
+          e->stopped.store(true, std::memory_order_release);
       remove_hook(id);
     }
     bool has_hook(uint64_t id) const override {

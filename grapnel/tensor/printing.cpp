@@ -1,4 +1,5 @@
-/// Tensors as text: nested brackets with aligned columns, then type and shape. Long tensors show their edges only.
+/// Tensors as text: nested brackets with aligned columns, then type and shape. Long tensors show
+/// their edges only.
 ///
 ///     [[ 1.50, -2.00],
 ///      [ 3.00,  0.25]] f32[2, 2]
@@ -23,8 +24,8 @@ std::string printed(const char* format, int decimals, double x) {
   return text;
 }
 
-/// One format for all numbers of a tensor, chosen by looking at them: as many decimals as the longest needs, and powers of ten
-/// when the numbers are very large, very small or very unlike.
+/// One format for all numbers of a tensor, chosen by looking at them: as many decimals as the
+/// longest needs, and powers of ten when the numbers are very large, very small or very unlike.
 class FloatFormat {
  public:
   explicit FloatFormat(const std::vector<double>& values) {
@@ -57,7 +58,8 @@ class FloatFormat {
 
 class Printer {
  public:
-  explicit Printer(const Tensor& t) : t_(t), rank_(static_cast<int>(t.dim())), summarize_(t.numel() > kSummarizeAbove) {}
+  explicit Printer(const Tensor& t)
+      : t_(t), rank_(static_cast<int>(t.dim())), summarize_(t.numel() > kSummarizeAbove) {}
 
   std::string text() {
     if (t_.numel() == 0) return "[]";
@@ -99,7 +101,10 @@ class Printer {
       });
     } else {
       std::vector<double> values;
-      walk(0, 0, [&](int64_t at) { values.push_back(static_cast<double>(static_cast<std::conditional_t<sizeof(T) == 8, double, float>>(data[at]))); });
+      walk(0, 0, [&](int64_t at) {
+        values.push_back(static_cast<double>(
+            static_cast<std::conditional_t<sizeof(T) == 8, double, float>>(data[at])));
+      });
       const FloatFormat format(values);
       for (double x : values) cells_.push_back(format(x));
     }

@@ -1,5 +1,5 @@
-/// A plain number handed to an op: remembers whether it was a bool, an integer or a floating-point value,
-/// because type promotion asks.
+/// A plain number handed to an op: remembers whether it was a bool, an integer or a floating-point
+/// value, because type promotion asks.
 #pragma once
 
 #include <cmath>
@@ -27,7 +27,9 @@ class Scalar {
   bool is_bool() const { return kind_ == Kind::Bool; }
   bool is_integral() const { return kind_ != Kind::Float; }
   bool is_floating() const { return kind_ == Kind::Float; }
-  double to_double() const { return kind_ == Kind::Float ? number_ : static_cast<double>(integer_); }
+  double to_double() const {
+    return kind_ == Kind::Float ? number_ : static_cast<double>(integer_);
+  }
   /// Truncates; NaN and values out of range give 0, so the result is defined everywhere.
   int64_t to_int() const {
     if (kind_ != Kind::Float) return integer_;

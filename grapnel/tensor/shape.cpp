@@ -8,12 +8,13 @@ namespace grapnel {
 
 namespace {
 void check_rank(size_t count) {
-  check(count <= static_cast<size_t>(kMaxRank), "a tensor has at most ", kMaxRank, " dimensions, got ", count,
-        ".\nMerge neighbouring dimensions with reshape first.");
+  check(count <= static_cast<size_t>(kMaxRank), "a tensor has at most ", kMaxRank,
+        " dimensions, got ", count, ".\nMerge neighbouring dimensions with reshape first.");
 }
 }  // namespace
 
-Shape::Shape(std::initializer_list<int64_t> values) : Shape(std::span(values.begin(), values.size())) {}
+Shape::Shape(std::initializer_list<int64_t> values)
+    : Shape(std::span(values.begin(), values.size())) {}
 Shape::Shape(std::span<const int64_t> values) {
   check_rank(values.size());
   assign(values.data(), static_cast<int>(values.size()));
@@ -88,7 +89,8 @@ int wrap_dim(int64_t dim, int rank, const char* what) {
   const int effective = std::max(rank, 1);
   if (dim < -effective || dim >= effective) [[unlikely]]
     fail(what, ": dimension ", dim, " is out of range; a tensor with ", rank,
-         rank == 1 ? " dimension" : " dimensions", " accepts ", -effective, " to ", effective - 1, ".");
+         rank == 1 ? " dimension" : " dimensions", " accepts ", -effective, " to ", effective - 1,
+         ".");
   return static_cast<int>(dim < 0 ? dim + effective : dim);
 }
 
@@ -118,17 +120,19 @@ Shape infer_view_size(IntArrayRef sizes, int64_t numel) {
       unknown = i;
     } else {
       check(out[i] >= 0, "view: sizes must be -1 or not negative, got ", sizes, ".");
-      check(!__builtin_mul_overflow(known, out[i], &known), "view: the number of elements of ", sizes,
-            " does not fit in 64 bits.");
+      check(!__builtin_mul_overflow(known, out[i], &known), "view: the number of elements of ",
+            sizes, " does not fit in 64 bits.");
     }
   }
   if (unknown >= 0) {
-    check(known != 0, "view: the size for -1 in ", sizes, " is ambiguous because another size is 0.");
+    check(known != 0, "view: the size for -1 in ", sizes,
+          " is ambiguous because another size is 0.");
     check(numel % known == 0, "view: ", sizes, " is impossible for ", numel, " elements (", numel,
           " is no multiple of ", known, ").");
     out[unknown] = numel / known;
   } else {
-    check(known == numel, "view: ", sizes, " has ", known, " elements but the tensor has ", numel, ".");
+    check(known == numel, "view: ", sizes, " has ", known, " elements but the tensor has ", numel,
+          ".");
   }
   return out;
 }
@@ -139,13 +143,15 @@ bool view_strides(const Shape& sizes, const Shape& strides, const Shape& target,
     out = contiguous_strides(target);
     return true;
   }
-  // Walk from the innermost dimension: a run of source dimensions that lie evenly in memory may be cut anywhere.
+  // Walk from the innermost dimension: a run of source dimensions that lie evenly in memory may be
+  // cut anywhere.
   int t = target.size() - 1;
   int64_t run_elements = 1, taken = 1;
   int64_t run_stride = strides.empty() ? 1 : strides.back();
   for (int s = sizes.size() - 1; s >= 0; --s) {
     run_elements *= sizes[s];
-    const bool run_ends = s == 0 || (sizes[s - 1] != 1 && strides[s - 1] != run_elements * run_stride);
+    const bool run_ends =
+        s == 0 || (sizes[s - 1] != 1 && strides[s - 1] != run_elements * run_stride);
     if (!run_ends) continue;
     while (t >= 0 && (taken < run_elements || target[t] == 1)) {
       out[t] = taken * run_stride;

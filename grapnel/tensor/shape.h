@@ -1,4 +1,5 @@
-/// Sizes and strides: short lists of integers that live inside the tensor header, and a borrowed view of such a list.
+/// Sizes and strides: short lists of integers that live inside the tensor header, and a borrowed
+/// view of such a list.
 #pragma once
 
 #include <array>
@@ -10,7 +11,8 @@
 
 namespace grapnel {
 
-/// The largest number of dimensions a tensor can have. A fixed bound keeps headers free of allocation.
+/// The largest number of dimensions a tensor can have. A fixed bound keeps headers free of
+/// allocation.
 inline constexpr int kMaxRank = 12;
 
 /// At most kMaxRank integers, stored in place. Trivially copyable.
@@ -116,7 +118,8 @@ int wrap_dim(int64_t dim, int rank, const char* what);
 Shape wrap_dims(IntArrayRef dims, int rank, const char* what);
 /// Resolves one -1 in `sizes` so that the product is `numel`.
 Shape infer_view_size(IntArrayRef sizes, int64_t numel);
-/// Strides that view (sizes, strides) as `target` without a copy. Returns false when there are none.
+/// Strides that view (sizes, strides) as `target` without a copy. Returns false when there are
+/// none.
 bool view_strides(const Shape& sizes, const Shape& strides, const Shape& target, Shape& out);
 
 }  // namespace grapnel

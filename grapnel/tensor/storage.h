@@ -1,11 +1,14 @@
-/// Shared memory behind tensors. All views of one tensor share one Storage, and with it the version counter.
+/// Shared memory behind tensors. All views of one tensor share one Storage, and with it the version
+/// counter.
 ///
-/// Data of at most kInlineBytes lives inside the header, so a small tensor needs no further allocation.
+/// Data of at most kInlineBytes lives inside the header, so a small tensor needs no further
+/// allocation.
 ///
 /// Note [Pending storage]
-/// While a recorder is open, the memory of some storages is not there yet, or holds values that a recorded write will replace. Such a
-/// storage is pending: it has an owner and shows no data. Asking for the data asks the owner to make it, so code that reads
-/// memory needs to know nothing about recording. Versions, by contrast, move when a write is recorded, as in eager mode.
+/// While a recorder is open, the memory of some storages is not there yet, or holds values that a
+/// recorded write will replace. Such a storage is pending: it has an owner and shows no data.
+/// Asking for the data asks the owner to make it, so code that reads memory needs to know nothing
+/// about recording. Versions, by contrast, move when a write is recorded, as in eager mode.
 #pragma once
 
 #include <atomic>
@@ -54,13 +57,15 @@ class Storage {
   Device device() const { return {}; }
   bool borrowed() const { return owner_ == Owner::borrowed; }
 
-  /// Counts the writes made through any view; saved tensors compare it to notice that they were overwritten.
+  /// Counts the writes made through any view; saved tensors compare it to notice that they were
+  /// overwritten.
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
   void set_version(uint32_t version) { version_.store(version, std::memory_order_relaxed); }
   uint32_t use_count() const { return refs_.use_count(); }
 
-  // --- Note [Pending storage] ---------------------------------------------------------------------------------------
+  // --- Note [Pending storage]
+  // ---------------------------------------------------------------------------------------
   PendingOwner* pending() const { return pending_; }
   uint32_t pending_slot() const { return slot_; }
   void set_pending(PendingOwner* owner, uint32_t slot) {
@@ -99,8 +104,8 @@ class Storage {
 };
 using StoragePtr = IntrusivePtr<Storage>;
 
-/// Called before the user gets a raw pointer to memory, which he may read or write behind our back. Defined in capture/: recorded
-/// work on that memory runs first.
+/// Called before the user gets a raw pointer to memory, which he may read or write behind our back.
+/// Defined in capture/: recorded work on that memory runs first.
 void before_raw_access(const Storage& storage);
 
 }  // namespace grapnel

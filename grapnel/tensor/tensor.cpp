@@ -27,8 +27,8 @@ IntrusivePtr<TensorImpl> TensorImpl::lazy(const Shape& sizes, DType dtype) {
   for (int64_t size : sizes) odd |= size <= 0 || __builtin_mul_overflow(n, size, &n);
   if (odd) [[unlikely]]
     n = checked_numel(sizes, "empty");  // nothing to store, or it says what is wrong
-  check(!__builtin_mul_overflow(n, static_cast<int64_t>(element_size(dtype)), &bytes), "empty: ", sizes,
-        " of ", dtype, " does not fit in memory.");
+  check(!__builtin_mul_overflow(n, static_cast<int64_t>(element_size(dtype)), &bytes),
+        "empty: ", sizes, " of ", dtype, " does not fit in memory.");
   StoragePtr storage = Storage::create_lazy(static_cast<size_t>(bytes));
   auto* t = new (base::pool_allocate(sizeof(TensorImpl))) TensorImpl;
   t->dtype = dtype;
@@ -53,7 +53,8 @@ void TensorImpl::destroy() const noexcept {
 
 void Tensor::undefined() {
   fail(
-      "this tensor is undefined: it was default-constructed, moved from, or stands for an absent gradient.\n"
+      "this tensor is undefined: it was default-constructed, moved from, or stands for an absent "
+      "gradient.\n"
       "Ask defined() before using it.");
 }
 

@@ -1,7 +1,8 @@
 /// Tensor: a view (shape, strides, dtype) of shared storage, maybe with a place in the graph.
 ///
-/// A Tensor is a counted handle; copying one copies the handle. Names, argument order and meaning follow LibTorch.
-/// Methods are declared here and defined where their meaning lives: views and arithmetic in ops/, gradients in autograd/.
+/// A Tensor is a counted handle; copying one copies the handle. Names, argument order and meaning
+/// follow LibTorch. Methods are declared here and defined where their meaning lives: views and
+/// arithmetic in ops/, gradients in autograd/.
 #pragma once
 
 #include <concepts>
@@ -37,7 +38,8 @@ class Tensor {
   Tensor() = default;
   explicit Tensor(IntrusivePtr<TensorImpl> impl) : impl_(std::move(impl)) {}
 
-  // --- What it is -------------------------------------------------------------------------------------------------
+  // --- What it is
+  // -------------------------------------------------------------------------------------------------
   bool defined() const { return static_cast<bool>(impl_); }
   explicit operator bool() const = delete;
   int64_t dim() const { return impl().sizes.size(); }
@@ -65,13 +67,17 @@ class Tensor {
   size_t use_count() const { return impl_ ? impl_->refs.use_count() : 0; }
   void reset() { impl_.reset(); }
 
-  // --- Its values -------------------------------------------------------------------------------------------------
-  /// Raw memory of the first element. The caller vouches for bounds; writes through it are not seen by autograd.
+  // --- Its values
+  // -------------------------------------------------------------------------------------------------
+  /// Raw memory of the first element. The caller vouches for bounds; writes through it are not seen
+  /// by autograd.
   void* data_ptr() const;
   template <class T>
   T* data_ptr() const;
   template <class T>
-  const T* const_data_ptr() const { return data_ptr<T>(); }
+  const T* const_data_ptr() const {
+    return data_ptr<T>();
+  }
   template <class T, size_t N>
   TensorAccessor<T, N> accessor() const;
   /// The one element of a one-element tensor.
@@ -82,11 +88,13 @@ class Tensor {
     return item().to<T>();
   }
   bool equal(const Tensor& other) const;
-  bool allclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false) const;
+  bool allclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8,
+                bool equal_nan = false) const;
   /// Readable text with values, shape and type.
   std::string str() const;
 
-  // --- Views and copies (ops/view.cpp) -----------------------------------------------------------------------------
+  // --- Views and copies (ops/view.cpp)
+  // -----------------------------------------------------------------------------
   Tensor view(IntArrayRef sizes) const;
   Tensor view_as(const Tensor& other) const { return view(other.shape()); }
   Tensor reshape(IntArrayRef sizes) const;
@@ -103,11 +111,13 @@ class Tensor {
   Tensor squeeze() const;
   Tensor squeeze(int64_t dim) const;
   Tensor unsqueeze(int64_t dim) const;
-  Tensor slice(int64_t dim = 0, std::optional<int64_t> start = {}, std::optional<int64_t> end = {}, int64_t step = 1) const;
+  Tensor slice(int64_t dim = 0, std::optional<int64_t> start = {}, std::optional<int64_t> end = {},
+               int64_t step = 1) const;
   Tensor select(int64_t dim, int64_t index) const;
   Tensor narrow(int64_t dim, int64_t start, int64_t length) const;
   Tensor diagonal(int64_t offset = 0, int64_t dim1 = 0, int64_t dim2 = 1) const;
-  Tensor as_strided(IntArrayRef size, IntArrayRef stride, std::optional<int64_t> storage_offset = {}) const;
+  Tensor as_strided(IntArrayRef size, IntArrayRef stride,
+                    std::optional<int64_t> storage_offset = {}) const;
   std::vector<Tensor> unbind(int64_t dim = 0) const;
   std::vector<Tensor> split(int64_t split_size, int64_t dim = 0) const;
   std::vector<Tensor> split_with_sizes(IntArrayRef sizes, int64_t dim = 0) const;
@@ -129,7 +139,8 @@ class Tensor {
   Tensor flip(IntArrayRef dims) const;
   Tensor roll(int64_t shift, int64_t dim) const;
 
-  // --- Pointwise (ops/functions.cpp) -------------------------------------------------------------------------------
+  // --- Pointwise (ops/functions.cpp)
+  // -------------------------------------------------------------------------------
 #define GRAPNEL_DECLARE(name, Def) \
   Tensor name() const;             \
   Tensor& name##_() const;
@@ -138,19 +149,19 @@ class Tensor {
 #define GRAPNEL_DECLARE(name, Def) Tensor name() const;
   GRAPNEL_UNARY_TEST_OPS(GRAPNEL_DECLARE)
 #undef GRAPNEL_DECLARE
-#define GRAPNEL_DECLARE(name, Def)              \
-  Tensor name(const Tensor& other) const;       \
+#define GRAPNEL_DECLARE(name, Def)        \
+  Tensor name(const Tensor& other) const; \
   Tensor& name##_(const Tensor& other) const;
   GRAPNEL_BINARY_OPS(GRAPNEL_DECLARE)
   GRAPNEL_BINARY_TENSOR_OPS(GRAPNEL_DECLARE)
 #undef GRAPNEL_DECLARE
-#define GRAPNEL_DECLARE(name, Def)              \
-  Tensor name(const Scalar& other) const;       \
+#define GRAPNEL_DECLARE(name, Def)        \
+  Tensor name(const Scalar& other) const; \
   Tensor& name##_(const Scalar& other) const;
   GRAPNEL_BINARY_OPS(GRAPNEL_DECLARE)
 #undef GRAPNEL_DECLARE
-#define GRAPNEL_DECLARE(name, Def)              \
-  Tensor name(const Tensor& other) const;       \
+#define GRAPNEL_DECLARE(name, Def)        \
+  Tensor name(const Tensor& other) const; \
   Tensor name(const Scalar& other) const;
   GRAPNEL_COMPARE_OPS(GRAPNEL_DECLARE)
 #undef GRAPNEL_DECLARE
@@ -163,7 +174,8 @@ class Tensor {
   Tensor& sub_(const Tensor& other, const Scalar& alpha = 1) const;
   Tensor& sub_(const Scalar& other, const Scalar& alpha = 1) const;
   Tensor clamp(const std::optional<Scalar>& min = {}, const std::optional<Scalar>& max = {}) const;
-  Tensor& clamp_(const std::optional<Scalar>& min = {}, const std::optional<Scalar>& max = {}) const;
+  Tensor& clamp_(const std::optional<Scalar>& min = {},
+                 const std::optional<Scalar>& max = {}) const;
   Tensor clamp_min(const Scalar& min) const { return clamp(min, {}); }
   Tensor clamp_max(const Scalar& max) const { return clamp({}, max); }
   Tensor where(const Tensor& condition, const Tensor& other) const;
@@ -185,7 +197,8 @@ class Tensor {
   Tensor& bernoulli_(double p = 0.5) const;
   Tensor& exponential_(double lambda = 1) const;
 
-  // --- Reductions (ops/reduce.cpp) ---------------------------------------------------------------------------------
+  // --- Reductions (ops/reduce.cpp)
+  // ---------------------------------------------------------------------------------
   Tensor sum(std::optional<DType> dtype = {}) const;
   Tensor sum(IntArrayRef dims, bool keepdim = false, std::optional<DType> dtype = {}) const;
   Tensor mean(std::optional<DType> dtype = {}) const;
@@ -206,11 +219,15 @@ class Tensor {
   Tensor all(int64_t dim, bool keepdim = false) const;
   Tensor var() const { return var(IntArrayRef{}); }
   template <std::same_as<bool> B>
-  Tensor var(B unbiased) const { return var(IntArrayRef{}, unbiased); }
+  Tensor var(B unbiased) const {
+    return var(IntArrayRef{}, unbiased);
+  }
   Tensor var(IntArrayRef dims, bool unbiased = true, bool keepdim = false) const;
   Tensor std() const { return std(IntArrayRef{}); }
   template <std::same_as<bool> B>
-  Tensor std(B unbiased) const { return std(IntArrayRef{}, unbiased); }
+  Tensor std(B unbiased) const {
+    return std(IntArrayRef{}, unbiased);
+  }
   Tensor std(IntArrayRef dims, bool unbiased = true, bool keepdim = false) const;
   Tensor norm(const Scalar& p = 2) const;
   Tensor norm(const Scalar& p, IntArrayRef dims, bool keepdim = false) const;
@@ -221,14 +238,16 @@ class Tensor {
   Tensor log_softmax(int64_t dim) const;
   Tensor sum_to_size(IntArrayRef sizes) const;
 
-  // --- Products, indexing, sorting ---------------------------------------------------------------------------------
+  // --- Products, indexing, sorting
+  // ---------------------------------------------------------------------------------
   Tensor matmul(const Tensor& other) const;
   Tensor mm(const Tensor& other) const;
   Tensor bmm(const Tensor& other) const;
   Tensor mv(const Tensor& vector) const;
   Tensor dot(const Tensor& other) const;
   Tensor outer(const Tensor& other) const;
-  Tensor addmm(const Tensor& a, const Tensor& b, const Scalar& beta = 1, const Scalar& alpha = 1) const;
+  Tensor addmm(const Tensor& a, const Tensor& b, const Scalar& beta = 1,
+               const Scalar& alpha = 1) const;
   Tensor gather(int64_t dim, const Tensor& index) const;
   Tensor scatter(int64_t dim, const Tensor& index, const Tensor& source) const;
   Tensor scatter(int64_t dim, const Tensor& index, const Scalar& value) const;
@@ -247,11 +266,14 @@ class Tensor {
   Tensor tril(int64_t diagonal = 0) const;
   Tensor triu(int64_t diagonal = 0) const;
 
-  // --- Gradients (autograd/) ---------------------------------------------------------------------------------------
+  // --- Gradients (autograd/)
+  // ---------------------------------------------------------------------------------------
   bool requires_grad() const;
   /// Only for leaves; throws for results of recorded ops.
   Tensor& set_requires_grad(bool requires_grad = true) const;
-  Tensor& requires_grad_(bool requires_grad = true) const { return set_requires_grad(requires_grad); }
+  Tensor& requires_grad_(bool requires_grad = true) const {
+    return set_requires_grad(requires_grad);
+  }
   bool is_leaf() const;
   /// The node that made this tensor; null for leaves. Brings the node of a stale view up to date.
   IntrusivePtr<Node> grad_fn() const;
@@ -262,7 +284,8 @@ class Tensor {
   void set_grad(Tensor grad) const;
   void reset_grad() const;
   void zero_grad(bool set_to_none = true) const;
-  void backward(const Tensor& gradient = {}, std::optional<bool> retain_graph = {}, bool create_graph = false,
+  void backward(const Tensor& gradient = {}, std::optional<bool> retain_graph = {},
+                bool create_graph = false,
                 std::optional<std::span<const Tensor>> inputs = {}) const;
   void backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph,
                 const std::vector<Tensor>& inputs) const;
@@ -283,8 +306,8 @@ class Tensor {
   void set_name(std::string name) const;
   bool is_inference() const { return impl().inference; }
 
-  /// Calls `hook(grad)` or `hook(grad, context)` when this tensor's gradient is complete. A returned tensor replaces
-  /// the gradient; returning nothing keeps it.
+  /// Calls `hook(grad)` or `hook(grad, context)` when this tensor's gradient is complete. A
+  /// returned tensor replaces the gradient; returning nothing keeps it.
   template <class F>
   HookHandle register_hook(F&& hook, HookOptions options = {}) const;
   /// Calls `hook(leaf)` after this leaf's grad() was updated. The hook returns nothing.
@@ -292,9 +315,11 @@ class Tensor {
   HookHandle register_post_accumulate_grad_hook(F&& hook, HookOptions options = {}) const;
   void remove_hook(const HookHandle& handle) const;
 
-  // --- For the library ---------------------------------------------------------------------------------------------
+  // --- For the library
+  // ---------------------------------------------------------------------------------------------
   TensorImpl& impl() const {
-    if (!impl_) [[unlikely]] undefined();
+    if (!impl_) [[unlikely]]
+      undefined();
     return *impl_;
   }
   TensorImpl* impl_ptr() const { return impl_.get(); }
@@ -303,7 +328,8 @@ class Tensor {
  private:
   [[noreturn]] static void undefined();
   HookHandle add_tensor_hook(std::shared_ptr<TensorHook> hook, HookOptions options) const;
-  HookHandle add_post_accumulate_hook(std::shared_ptr<PostAccumulateGradHook> hook, HookOptions options) const;
+  HookHandle add_post_accumulate_hook(std::shared_ptr<PostAccumulateGradHook> hook,
+                                      HookOptions options) const;
   friend struct HookAccess;
 
   IntrusivePtr<TensorImpl> impl_;
@@ -316,8 +342,8 @@ std::ostream& operator<<(std::ostream& out, const Tensor& t);
 
 template <class T>
 T* Tensor::data_ptr() const {
-  check(dtype() == dtype_v<T>, "data_ptr: the tensor holds ", dtype(), ", asked for ", dtype_v<T>, ".\nConvert it first: t.to(",
-        dtype_v<T>, ").");
+  check(dtype() == dtype_v<T>, "data_ptr: the tensor holds ", dtype(), ", asked for ", dtype_v<T>,
+        ".\nConvert it first: t.to(", dtype_v<T>, ").");
   return static_cast<T*>(data_ptr());
 }
 
@@ -325,7 +351,8 @@ T* Tensor::data_ptr() const {
 template <class T, size_t N>
 class TensorAccessor {
  public:
-  TensorAccessor(T* data, const int64_t* sizes, const int64_t* strides) : data_(data), sizes_(sizes), strides_(strides) {}
+  TensorAccessor(T* data, const int64_t* sizes, const int64_t* strides)
+      : data_(data), sizes_(sizes), strides_(strides) {}
   int64_t size(int64_t dim) const { return sizes_[dim]; }
   int64_t stride(int64_t dim) const { return strides_[dim]; }
   IntArrayRef sizes() const { return {sizes_, N}; }
@@ -343,7 +370,8 @@ class TensorAccessor {
 
 template <class T, size_t N>
 TensorAccessor<T, N> Tensor::accessor() const {
-  check(static_cast<size_t>(dim()) == N, "accessor: the tensor has ", dim(), " dimensions, asked for ", N, ".");
+  check(static_cast<size_t>(dim()) == N, "accessor: the tensor has ", dim(),
+        " dimensions, asked for ", N, ".");
   return {data_ptr<T>(), impl().sizes.begin(), impl().strides.begin()};
 }
 

@@ -21,7 +21,7 @@ struct TensorImpl {
   bool wrapped_number = false;  ///< stands for a plain number: never packed, weak in type promotion
   bool requires_grad = false;   ///< a leaf that wants a gradient, or the result of a recorded op
   bool differentiable_view = false;
-  bool inference = false;       ///< made in inference mode: can never be recorded
+  bool inference = false;  ///< made in inference mode: can never be recorded
   int64_t numel = 0;
   int64_t offset = 0;  ///< in elements, from the start of the storage
   StoragePtr storage;
@@ -30,13 +30,16 @@ struct TensorImpl {
   Shape strides;
 
   /// A header over `storage`. It comes from the pool of small objects.
-  static IntrusivePtr<TensorImpl> create(StoragePtr storage, DType dtype, const Shape& sizes, const Shape& strides, int64_t offset = 0);
+  static IntrusivePtr<TensorImpl> create(StoragePtr storage, DType dtype, const Shape& sizes,
+                                         const Shape& strides, int64_t offset = 0);
   /// A contiguous tensor with memory of its own, uninitialised.
   static IntrusivePtr<TensorImpl> empty(const Shape& sizes, DType dtype);
   /// The same, with memory that is allocated when somebody first asks for it.
   static IntrusivePtr<TensorImpl> lazy(const Shape& sizes, DType dtype);
 
-  char* data() const { return static_cast<char*>(storage->data()) + offset * static_cast<int64_t>(element_size(dtype)); }
+  char* data() const {
+    return static_cast<char*>(storage->data()) + offset * static_cast<int64_t>(element_size(dtype));
+  }
   bool is_contiguous() const {
     int64_t expected = 1;
     for (int i = sizes.size() - 1; i >= 0; --i) {

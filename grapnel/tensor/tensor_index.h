@@ -1,7 +1,8 @@
 /// What stands between the brackets of x.index({...}), as in LibTorch:
 ///
 ///   using namespace grapnel::indexing;
-///   x.index({0, Slice(1, None, 2), Ellipsis, None, mask})    // Python's x[0, 1::2, ..., None, mask]
+///   x.index({0, Slice(1, None, 2), Ellipsis, None, mask})    // Python's x[0, 1::2, ..., None,
+///   mask]
 #pragma once
 
 #include <concepts>
@@ -22,11 +23,13 @@ inline constexpr std::nullopt_t None = std::nullopt;
 struct EllipsisIndexType {};
 inline constexpr EllipsisIndexType Ellipsis{};
 
-/// Every step-th index in [start, stop). Negative bounds count from the end; bounds outside are cut off.
+/// Every step-th index in [start, stop). Negative bounds count from the end; bounds outside are cut
+/// off.
 struct Slice {
   std::optional<int64_t> start, stop;
   int64_t step;
-  Slice(std::optional<int64_t> from = {}, std::optional<int64_t> to = {}, std::optional<int64_t> by = {})
+  Slice(std::optional<int64_t> from = {}, std::optional<int64_t> to = {},
+        std::optional<int64_t> by = {})
       : start(from), stop(to), step(by.value_or(1)) {}
 };
 
@@ -34,15 +37,19 @@ struct Slice {
 
 class TensorIndex {
  public:
-  using Value = std::variant<std::nullopt_t, indexing::EllipsisIndexType, int64_t, bool, indexing::Slice, Tensor>;
+  using Value = std::variant<std::nullopt_t, indexing::EllipsisIndexType, int64_t, bool,
+                             indexing::Slice, Tensor>;
 
   TensorIndex(std::nullopt_t none) : value_(none) {}
   TensorIndex(indexing::EllipsisIndexType all) : value_(all) {}
   TensorIndex(const char* text) : value_(indexing::Ellipsis) {
-    check(std::string_view(text) == "...", "index: the text \"", text, "\" is no index; only \"...\" is.");
+    check(std::string_view(text) == "...", "index: the text \"", text,
+          "\" is no index; only \"...\" is.");
   }
   template <std::integral T>
-  TensorIndex(T position) : value_(std::in_place_type<std::conditional_t<std::same_as<T, bool>, bool, int64_t>>, position) {}
+  TensorIndex(T position)
+      : value_(std::in_place_type<std::conditional_t<std::same_as<T, bool>, bool, int64_t>>,
+               position) {}
   TensorIndex(indexing::Slice slice) : value_(slice) {}
   TensorIndex(Tensor positions_or_mask) : value_(std::move(positions_or_mask)) {}
 

@@ -14,7 +14,8 @@ namespace grapnel {
 
 namespace {
 
-// --- modules ------------------------------------------------------------------------------------------------------------------
+// --- modules
+// ------------------------------------------------------------------------------------------------------------------
 
 void write_module(io::Archive& out, nn::Module& module) {
   const nn::StateDict state = module.state_dict();
@@ -26,7 +27,8 @@ void read_module(const io::Archive& in, nn::Module& module) {
   module.load_state_dict(state);
 }
 
-// --- optimisers -----------------------------------------------------------------------------------------------------------------
+// --- optimisers
+// -----------------------------------------------------------------------------------------------------------------
 
 std::string kind_of(const optim::Optimizer& optimizer) {
   const auto& type = typeid(optimizer);
@@ -44,7 +46,8 @@ void write_optimizer(io::Archive& out, optim::Optimizer& optimizer) {
     out.write(group + "params", Scalar(dict.param_groups[g].params.size()));
     for (size_t i = 0; i < dict.param_groups[g].params.size(); ++i)
       out.write(group + "param." + std::to_string(i), Scalar(dict.param_groups[g].params[i]));
-    for (const auto& [name, value] : dict.param_groups[g].options) out.write(group + "option." + name, value);
+    for (const auto& [name, value] : dict.param_groups[g].options)
+      out.write(group + "option." + name, value);
   }
   for (const auto& [number, state] : dict.state)
     for (const auto& [name, entry] : state) {
@@ -65,18 +68,21 @@ std::pair<int64_t, std::string> numbered(const std::string& key) {
 
 void read_optimizer(const io::Archive& in, optim::Optimizer& optimizer) {
   const std::string saved = in.text("kind"), mine = kind_of(optimizer);
-  check(saved == mine, "the checkpoint holds the state of ", saved, ", this optimiser is ", mine, ".");
+  check(saved == mine, "the checkpoint holds the state of ", saved, ", this optimiser is ", mine,
+        ".");
   optim::OptimizerStateDict dict;
   const int64_t groups = in.number("groups").to_int();
-  check(groups == static_cast<int64_t>(optimizer.param_groups().size()), "the checkpoint's optimiser has ",
-        groups, " groups of parameters, this one has ", optimizer.param_groups().size(), ".");
+  check(groups == static_cast<int64_t>(optimizer.param_groups().size()),
+        "the checkpoint's optimiser has ", groups, " groups of parameters, this one has ",
+        optimizer.param_groups().size(), ".");
   for (int64_t g = 0; g < groups; ++g) {
     const io::Archive part = in.part("group." + std::to_string(g)), options = part.part("option");
     optim::OptimizerStateDict::Group group;
-    for (const auto& item : options.values()) group.options[item.first] = options.number(item.first);
+    for (const auto& item : options.values())
+      group.options[item.first] = options.number(item.first);
     const int64_t params = part.number("params").to_int(),
-                  expected =
-                      static_cast<int64_t>(optimizer.param_groups()[static_cast<size_t>(g)].params().size());
+                  expected = static_cast<int64_t>(
+                      optimizer.param_groups()[static_cast<size_t>(g)].params().size());
     check(params == expected, "group ", g, " of the checkpoint's optimiser has ", params,
           " parameters, this one has ", expected, ".");
     for (int64_t i = 0; i < params; ++i)
@@ -95,7 +101,8 @@ void read_optimizer(const io::Archive& in, optim::Optimizer& optimizer) {
   optimizer.load_state_dict(dict);
 }
 
-// --- tensors ----------------------------------------------------------------------------------------------------------------------
+// --- tensors
+// ----------------------------------------------------------------------------------------------------------------------
 
 void read_tensor(const io::Archive& in, Tensor& tensor) {
   const Tensor saved = in.tensor("value");
@@ -114,7 +121,8 @@ void read_tensor(const io::Archive& in, Tensor& tensor) {
 Checkpoint& Checkpoint::add_part(const std::string& name, Save save, Load load) {
   check(!name.empty() && name.find('.') == name.npos, "Checkpoint: '", name,
         "' cannot name a part: it is empty or has a dot.");
-  for (const Part& p : parts_) check(p.name != name, "Checkpoint: there is a part '", name, "' already.");
+  for (const Part& p : parts_)
+    check(p.name != name, "Checkpoint: there is a part '", name, "' already.");
   parts_.push_back({name, std::move(save), std::move(load)});
   return *this;
 }
@@ -151,7 +159,8 @@ io::Archive Checkpoint::archive() const {
     io::Archive own;
     part.save(own);
     out.write(part.name, own);
-    // A part may be empty (an optimiser before its first step is not, but a module without parameters is).
+    // A part may be empty (an optimiser before its first step is not, but a module without
+    // parameters is).
     out.write("__parts__." + part.name, Scalar(true));
   }
   return out;
@@ -179,7 +188,8 @@ bool Checkpoint::resume(const std::filesystem::path& path) {
   return true;
 }
 
-// --- single things ----------------------------------------------------------------------------------------------------------------
+// --- single things
+// ----------------------------------------------------------------------------------------------------------------
 
 void save(nn::Module& module, const std::filesystem::path& path) {
   io::Archive out;

@@ -1,12 +1,16 @@
-/// Checkpoints: everything a run needs to go on as if it had never stopped, in one file that is always whole.
+/// Checkpoints: everything a run needs to go on as if it had never stopped, in one file that is
+/// always whole.
 ///
 ///   Checkpoint state;
-///   state.add("model", *net).add("optimizer", opt).add("schedule", schedule).add("random", default_generator()).add("step", step);
-///   state.resume("last.safetensors");                    // false when there is no such file yet
-///   for (; step < 1000; ++step) { ...; if (step % 100 == 0) state.save("last.safetensors"); }
+///   state.add("model", *net).add("optimizer", opt).add("schedule", schedule).add("random",
+///   default_generator()).add("step", step); state.resume("last.safetensors"); // false when there
+///   is no such file yet for (; step < 1000; ++step) { ...; if (step % 100 == 0)
+///   state.save("last.safetensors"); }
 ///
-/// The file is safetensors, so Python reads the weights: `safetensors.torch.load_file("last.safetensors")["model.fc.weight"]`.
-/// Saving is atomic (Note [Atomic files] in io/file.h), and loading is all or nothing: if a part does not fit, none is changed.
+/// The file is safetensors, so Python reads the weights:
+/// `safetensors.torch.load_file("last.safetensors")["model.fc.weight"]`. Saving is atomic (Note
+/// [Atomic files] in io/file.h), and loading is all or nothing: if a part does not fit, none is
+/// changed.
 #pragma once
 
 #include <concepts>
@@ -29,7 +33,8 @@ concept Archivable = requires(T& value, io::Archive& out, const io::Archive& in)
   value.load(in);
 };
 
-/// Names parts of a program; saves and loads them together. The parts must outlive it, except generators, which are handles.
+/// Names parts of a program; saves and loads them together. The parts must outlive it, except
+/// generators, which are handles.
 class Checkpoint {
  public:
   Checkpoint& add(const std::string& name, nn::Module& module);

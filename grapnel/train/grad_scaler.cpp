@@ -6,7 +6,8 @@
 
 namespace grapnel {
 
-GradScaler::GradScaler(const GradScalerOptions& options) : options_(options), scale_(options.init_scale) {
+GradScaler::GradScaler(const GradScalerOptions& options)
+    : options_(options), scale_(options.init_scale) {
   check(options.init_scale > 0 && options.growth_factor > 1 && options.backoff_factor > 0 &&
             options.backoff_factor < 1 && options.growth_interval > 0,
         "GradScaler: init_scale and growth_interval must be positive, growth_factor above 1 and "
@@ -15,12 +16,15 @@ GradScaler::GradScaler(const GradScalerOptions& options) : options_(options), sc
         options.backoff_factor, ".");
 }
 
-Tensor GradScaler::scale(const Tensor& loss) const { return options_.enabled ? loss * scale_ : loss; }
+Tensor GradScaler::scale(const Tensor& loss) const {
+  return options_.enabled ? loss * scale_ : loss;
+}
 
 void GradScaler::unscale_(optim::Optimizer& optimizer) {
   if (!options_.enabled) return;
-  check(unscaled_.insert(&optimizer).second,
-        "GradScaler: the gradients of this optimiser were unscaled already since the last update().");
+  check(
+      unscaled_.insert(&optimizer).second,
+      "GradScaler: the gradients of this optimiser were unscaled already since the last update().");
   NoGradGuard no_grad;
   std::vector<Tensor> finite;
   for (const auto& group : optimizer.param_groups())

@@ -1,15 +1,16 @@
-/// GradScaler: keeps small gradients of f16 from vanishing by scaling the loss, and takes no step when they overflow.
+/// GradScaler: keeps small gradients of f16 from vanishing by scaling the loss, and takes no step
+/// when they overflow.
 ///
 ///   GradScaler scaler;
 ///   { Autocast scope(kFloat16); loss = ...; }
 ///   scaler.scale(loss).backward();
-///   scaler.unscale_(opt);                                        // only if gradients are clipped or looked at
-///   nn::utils::clip_grad_norm_(net->parameters(), 1.0);
-///   scaler.step(opt);
+///   scaler.unscale_(opt);                                        // only if gradients are clipped
+///   or looked at nn::utils::clip_grad_norm_(net->parameters(), 1.0); scaler.step(opt);
 ///   scaler.update();
 ///
-/// Hooks during backward see gradients times get_scale(): divide by it to compare with a limit. After unscale_() (or inside step())
-/// grad() holds the true ones. bf16 has the range of f32 and needs no scaler.
+/// Hooks during backward see gradients times get_scale(): divide by it to compare with a limit.
+/// After unscale_() (or inside step()) grad() holds the true ones. bf16 has the range of f32 and
+/// needs no scaler.
 #pragma once
 
 #include <unordered_map>
@@ -35,7 +36,8 @@ class GradScaler {
   Tensor scale(const Tensor& loss) const;
   /// Divides the gradients by the scale, in place; at most once per optimiser between two updates.
   void unscale_(optim::Optimizer& optimizer);
-  /// Steps unless a gradient was infinite or NaN; looks at that one truth value. True if the step was taken.
+  /// Steps unless a gradient was infinite or NaN; looks at that one truth value. True if the step
+  /// was taken.
   bool step(optim::Optimizer& optimizer);
   /// Adapts the scale; once per iteration, after the last step.
   void update();

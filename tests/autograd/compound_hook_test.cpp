@@ -1,8 +1,8 @@
 /// Hooks on several tensors, saved-tensor hooks, anomaly mode.
+#include <thread>
+
 #include "grapnel/autograd/op_node.h"
 #include "tests/autograd/vectors.h"
-
-#include <thread>
 
 using namespace grapnel;
 using namespace grapnel::test;
@@ -22,10 +22,13 @@ bool same(const Values& a, const Values& b) {
 }
 }  // namespace
 
-TEST_CASE("eager.K1: an all-hook is called once, when the last tensor this pass reaches has its gradient") {
+TEST_CASE(
+    "eager.K1: an all-hook is called once, when the last tensor this pass reaches has its "
+    "gradient") {
   auto t1 = leaf(1), t2 = leaf(2), t3 = leaf(5), t4 = leaf(1);
   std::vector<Values> calls;
-  register_multi_grad_hook({t1, t2, t3, t4}, [&](const variable_list& g) { calls.push_back(first_values(g)); });
+  register_multi_grad_hook({t1, t2, t3, t4},
+                           [&](const variable_list& g) { calls.push_back(first_values(g)); });
   auto out = t2 * t3;
   out.backward({}, true, false, variable_list{t2, t3});
   REQUIRE(calls.size() == 1);
@@ -37,30 +40,40 @@ TEST_CASE("eager.K1: an all-hook is called once, when the last tensor this pass 
   CHECK(same(calls[1], {NAN, NAN, 2, NAN}));
 }
 
-TEST_CASE("eager.K2: an any-hook is called once, with the first gradient, and skips tensors without grad") {
+TEST_CASE(
+    "eager.K2: an any-hook is called once, with the first gradient, and skips tensors without "
+    "grad") {
   auto z = leaf(1);
   auto a = sin(z), b = cos(z);
   std::string log;
   z.register_hook([&](const Tensor&) { log += "z"; });
-  register_multi_grad_hook({a, b, constant(1.0)}, [&](const Tensor&) { log += "m"; }, MultiGrad::any);
+  register_multi_grad_hook(
+      {a, b, constant(1.0)}, [&](const Tensor&) { log += "m"; }, MultiGrad::any);
   (a + b).backward();
   CHECK(log == "mz");
-  CHECK_ERROR(register_multi_grad_hook({a, constant(1.0)}, [](const variable_list&) {}), "does not require grad");
+  CHECK_ERROR(register_multi_grad_hook({a, constant(1.0)}, [](const variable_list&) {}),
+              "does not require grad");
 }
 
-TEST_CASE("eager.K3: what a multi-gradient hook returns is ignored, and unknown modes are refused") {
+TEST_CASE(
+    "eager.K3: what a multi-gradient hook returns is ignored, and unknown modes are refused") {
   auto x = leaf(1);
   register_multi_grad_hook({x}, [](const variable_list& g) { return g[0] * 100; });
   (x * 2).backward();
   CHECK(value(x.grad()) == 2);
-  CHECK_ERROR(register_multi_grad_hook({x}, [](const auto&) {}, static_cast<MultiGrad>(7)), "unknown mode 7");
+  CHECK_ERROR(register_multi_grad_hook(
+                  {x}, [](const auto&) {}, static_cast<MultiGrad>(7)),
+              "unknown mode 7");
 }
 
 TEST_CASE("eager.K4: each gradient is the value at the hook's place in the tensor's list") {
   auto x = leaf(1);
   double seen = 0;
   x.register_hook(times(2));
-  register_multi_grad_hook({x}, [&](const variable_list& g) { seen = value(g[0]); CHECK_FALSE(x.grad().defined()); });
+  register_multi_grad_hook({x}, [&](const variable_list& g) {
+    seen = value(g[0]);
+    CHECK_FALSE(x.grad().defined());
+  });
   x.register_hook(times(10));
   (x * 1).backward();
   CHECK(seen == 2);
@@ -89,7 +102,9 @@ TEST_CASE("eager.K5: counting is per pass, also with passes on several threads")
   CHECK(calls == 4);
 }
 
-TEST_CASE("eager.K1 nodes of a graph that is gone are not waited for, even if new ones take their places in memory") {
+TEST_CASE(
+    "eager.K1 nodes of a graph that is gone are not waited for, even if new ones take their places "
+    "in memory") {
   Tensor x = leaf(1);
   int calls = 0;
   {
@@ -123,7 +138,9 @@ TEST_CASE("eager.K6: one handle removes all parts, and a tensor listed twice cou
   CHECK(hooks_of(a).empty());
 }
 
-TEST_CASE("eager.K7: a listed leaf that is an explicit input of grad counts, and failed passes leave nothing behind") {
+TEST_CASE(
+    "eager.K7: a listed leaf that is an explicit input of grad counts, and failed passes leave "
+    "nothing behind") {
   auto a = leaf(3);
   int calls = 0;
   register_multi_grad_hook({a}, [&](const variable_list&) { ++calls; });
@@ -176,7 +193,15 @@ TEST_CASE("eager.S1: pack runs once at save time, unpack at each access") {
   Counts n;
   Tensor out;
   {
-    autograd::SavedTensorHooks hooks([&](const Tensor& t) { ++n.pack; return t; }, [&](const Tensor& t) { ++n.unpack; return t; });
+    autograd::SavedTensorHooks hooks(
+        [&](const Tensor& t) {
+          ++n.pack;
+          return t;
+        },
+        [&](const Tensor& t) {
+          ++n.unpack;
+          return t;
+        });
     out = x * y;
   }
   CHECK(n.pack == 1);
@@ -190,8 +215,13 @@ TEST_CASE("eager.S1: pack runs once at save time, unpack at each access") {
 TEST_CASE("eager.S2: one call per saved slot, not per tensor") {
   auto a = leaf(2);
   Counts n;
-  autograd::SavedTensorHooks hooks([&](const Tensor& t) { ++n.pack; return t; }, [](const Tensor& t) { return t; });
-  a * a;
+  autograd::SavedTensorHooks hooks(
+      [&](const Tensor& t) {
+        ++n.pack;
+        return t;
+      },
+      [](const Tensor& t) { return t; });
+  a* a;
   CHECK(n.pack == 2);
 }
 
@@ -223,7 +253,8 @@ TEST_CASE("eager.S3: what unpack returns gets the saved place in the graph") {
   auto a = leaf(3);
   Tensor y;
   {
-    autograd::SavedTensorHooks hooks([](const Tensor& t) { return t.detach().clone(); }, [](const Tensor& t) { return t; });
+    autograd::SavedTensorHooks hooks([](const Tensor& t) { return t.detach().clone(); },
+                                     [](const Tensor& t) { return t; });
     y = a.square() * a;
   }
   Tensor g = autograd::grad({y}, {a}, {}, {}, true)[0];
@@ -231,7 +262,8 @@ TEST_CASE("eager.S3: what unpack returns gets the saved place in the graph") {
   CHECK(value(autograd::grad({g}, {a})[0]) == 18);
 }
 
-TEST_CASE("eager.S4: pack runs with recording off, and packing an output by keeping it is allowed") {
+TEST_CASE(
+    "eager.S4: pack runs with recording off, and packing an output by keeping it is allowed") {
   auto a = leaf(1);
   {
     autograd::SavedTensorHooks hooks(
@@ -263,7 +295,8 @@ TEST_CASE("eager.S5: only the innermost pair applies") {
   CHECK(value(b.grad()) == 36);
 }
 
-TEST_CASE("eager.S6: tensors saved by a graph-building pass are packed by the pair around that pass") {
+TEST_CASE(
+    "eager.S6: tensors saved by a graph-building pass are packed by the pair around that pass") {
   auto pack = [](const Tensor& t) { return t * 2; };
   auto unpack = [](const Tensor& t) { return t; };
   auto second = [&](bool forward, bool backward) {
@@ -287,21 +320,32 @@ TEST_CASE("eager.S6: tensors saved by a graph-building pass are packed by the pa
 
 TEST_CASE("eager.S6: ambient hooks of another thread do not reach this one") {
   Counts n;
-  autograd::SavedTensorHooks hooks([&](const Tensor& t) { ++n.pack; return t; }, [](const Tensor& t) { return t; });
+  autograd::SavedTensorHooks hooks(
+      [&](const Tensor& t) {
+        ++n.pack;
+        return t;
+      },
+      [](const Tensor& t) { return t; });
   std::thread([] { leaf(2) * leaf(3); }).join();
   CHECK(n.pack == 0);
 }
 
 TEST_CASE("eager.S7: numbers are never packed") {
   auto a = leaf(2);
-  autograd::SavedTensorHooks hooks([](const Tensor&) -> int { throw std::runtime_error("packed"); }, [](int) { return Tensor(); });
+  autograd::SavedTensorHooks hooks([](const Tensor&) -> int { throw std::runtime_error("packed"); },
+                                   [](int) { return Tensor(); });
   CHECK_NOTHROW((a * 3).backward());
 }
 
 TEST_CASE("eager.S8: misuse of saved-tensor hooks is an error") {
   auto a = leaf(2);
   {
-    autograd::SavedTensorHooks hooks([](const Tensor& t) { t.detach().mul_(2); return t; }, [](const Tensor& t) { return t; });
+    autograd::SavedTensorHooks hooks(
+        [](const Tensor& t) {
+          t.detach().mul_(2);
+          return t;
+        },
+        [](const Tensor& t) { return t; });
     CHECK_ERROR(a * a, "pack hook changed its argument in place");
   }
   auto b = leaf(2);
@@ -325,7 +369,8 @@ TEST_CASE("eager.S8: misuse of saved-tensor hooks is an error") {
 
   struct Mine {};
   auto d = leaf(2);
-  autograd::SavedTensorHooks throwing([](const Tensor& t) { return t; }, [](const Tensor&) -> Tensor { throw Mine(); });
+  autograd::SavedTensorHooks throwing([](const Tensor& t) { return t; },
+                                      [](const Tensor&) -> Tensor { throw Mine(); });
   Tensor w = d * d;
   CHECK_THROWS_AS(w.backward(), Mine);
 }
@@ -335,7 +380,8 @@ TEST_CASE("eager.S9: a packed tensor that is overwritten later is noticed") {
   auto b = a * 1;
   Tensor y;
   {
-    autograd::SavedTensorHooks hooks([](const Tensor& t) { return t; }, [](const Tensor& t) { return t; });
+    autograd::SavedTensorHooks hooks([](const Tensor& t) { return t; },
+                                     [](const Tensor& t) { return t; });
     y = b * b;
   }
   b.detach().mul_(3);
@@ -362,7 +408,11 @@ TEST_CASE("eager.S11: unpack runs after the node's pre-hooks, in order of access
   std::string log;
   Tensor y;
   {
-    autograd::SavedTensorHooks hooks([](const Tensor& t) { return t; }, [&](const Tensor& t) { log += value(t) == 3 ? "b" : "a"; return t; });
+    autograd::SavedTensorHooks hooks([](const Tensor& t) { return t; },
+                                     [&](const Tensor& t) {
+                                       log += value(t) == 3 ? "b" : "a";
+                                       return t;
+                                     });
     y = a * b;
   }
   y.grad_fn()->register_prehook([&](const variable_list&) { log += "p"; });
@@ -391,7 +441,9 @@ TEST_CASE("eager.S12: a pair pushed or popped inside unpack neither crashes nor 
 namespace {
 struct MakesNan : autograd::Function<MakesNan> {
   static Tensor forward(autograd::AutogradContext*, Tensor x, Tensor y) { return x + y; }
-  static variable_list backward(autograd::AutogradContext*, variable_list g) { return {g[0], g[0] * NAN}; }
+  static variable_list backward(autograd::AutogradContext*, variable_list g) {
+    return {g[0], g[0] * NAN};
+  }
 };
 }  // namespace
 
@@ -410,7 +462,8 @@ TEST_CASE("eager.Y1: anomaly mode nests and restores both flags") {
   CHECK_FALSE(AnomalyMode::is_enabled());
 }
 
-TEST_CASE("eager.Y2: the report names the place of the forward call, and says so when there is none") {
+TEST_CASE(
+    "eager.Y2: the report names the place of the forward call, and says so when there is none") {
   set_warning_handler([](const std::string&) {});
   auto x = leaf(1);
   auto before = MakesNan::apply(x, x);
@@ -440,7 +493,9 @@ TEST_CASE("eager.Y3: a NaN made by a hook is blamed on the hook") {
   h = y.grad_fn()->register_prehook(times_all(NAN), "pre poison");
   CHECK_ERROR(y.backward({}, true), "'pre poison'");
   h.remove();
-  h = y.grad_fn()->register_hook([](const variable_list& in, const variable_list&) { return times_all(NAN)(in); }, "post poison");
+  h = y.grad_fn()->register_hook(
+      [](const variable_list& in, const variable_list&) { return times_all(NAN)(in); },
+      "post poison");
   CHECK_ERROR(y.backward({}, true), "'post poison'");
   h.remove();
   x.register_post_accumulate_grad_hook([](const Tensor& l) { l.grad().mul_(NAN); }, "step poison");

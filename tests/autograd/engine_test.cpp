@@ -80,7 +80,9 @@ TEST_CASE("eager.Z4: errors of an inner pass surface in the hook") {
   CHECK(value(x.grad()) == 2);
 }
 
-TEST_CASE("eager.Z5: callbacks belong to the innermost pass, run once at its end in order, and may queue more") {
+TEST_CASE(
+    "eager.Z5: callbacks belong to the innermost pass, run once at its end in order, and may queue "
+    "more") {
   CHECK_ERROR(autograd::queue_callback([] {}), "no backward pass is running");
   auto x = leaf(1);
   auto y = x * 2;
@@ -149,7 +151,9 @@ TEST_CASE("eager.W3: hooks may be added and removed from any thread while passes
   CHECK(value(x.grad()) == 1200);
 }
 
-TEST_CASE("eager.W4: leaves run at once, in the order of edges, and otherwise the node made last runs first") {
+TEST_CASE(
+    "eager.W4: leaves run at once, in the order of edges, and otherwise the node made last runs "
+    "first") {
   auto x = leaf(1), y = leaf(1), z = leaf(1);
   std::string log;
   auto mark = [&](const char* what) { return [&log, what](const Tensor&) { log += what; }; };
@@ -222,7 +226,8 @@ TEST_CASE("checkpointed functions give the same gradients and fire hooks once") 
   CHECK(fired == 2);
 }
 
-TEST_CASE("a checkpoint does not keep its input's later history, and notices an input that was changed") {
+TEST_CASE(
+    "a checkpoint does not keep its input's later history, and notices an input that was changed") {
   const auto square = [](const Tensor& t) { return t * t; };
   auto x = leaf({1, 2});
   std::weak_ptr<int> hook_of_graph;

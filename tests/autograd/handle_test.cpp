@@ -16,7 +16,9 @@ TEST_CASE("eager.H1: removing a hook twice is silent") {
 
 TEST_CASE("eager.H2: after removal later passes go on accumulating without the hook") {
   auto v = leaf({0, 0, 0});
-  HookHandle handles[] = {v.register_hook(times(4)), v.register_hook([](const Tensor& g) { return g / 2; }), v.register_hook(times(3))};
+  HookHandle handles[] = {v.register_hook(times(4)),
+                          v.register_hook([](const Tensor& g) { return g / 2; }),
+                          v.register_hook(times(3))};
   v.backward(constant({1, 2, 3}));
   CHECK(values(v.grad()) == Values{6, 12, 18});
   for (HookHandle& h : handles) h.remove();
@@ -165,7 +167,8 @@ TEST_CASE("eager.H11: hooks are not copied by clone or detach") {
 
 TEST_CASE("eager.H12: ids are unique in the process and grow") {
   auto x = leaf(1), y = leaf(1);
-  const uint64_t a = x.register_hook(identity).id(), b = y.register_hook(identity).id(), c = x.register_hook(identity).id();
+  const uint64_t a = x.register_hook(identity).id(), b = y.register_hook(identity).id(),
+                 c = x.register_hook(identity).id();
   CHECK(a < b);
   CHECK(b < c);
 }

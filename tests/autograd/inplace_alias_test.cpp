@@ -1,4 +1,5 @@
-/// In-place changes whose operands share memory with what is changed: gradients read the operands as they were.
+/// In-place changes whose operands share memory with what is changed: gradients read the operands
+/// as they were.
 #include "tests/autograd/vectors.h"
 
 namespace grapnel::test {
@@ -57,7 +58,8 @@ struct SquareOf : autograd::Function<SquareOf> {
   }
 };
 
-/// Whether what `change` makes of a tensor with 100 ones, and of a leaf of that shape, is freed when both are let go.
+/// Whether what `change` makes of a tensor with 100 ones, and of a leaf of that shape, is freed
+/// when both are let go.
 bool leaves_nothing(void (*change)(Tensor ones, Tensor leaf)) {
   const size_t before = memory_stats().in_use;
   change(ones({100}), ones({100}, requires_grad()));
@@ -83,7 +85,8 @@ TEST_CASE("a tensor changed by what was computed from it is freed without a back
   }));
 }
 
-TEST_CASE("a leaf that stops requiring grad and is changed by what was computed from it is freed, too") {
+TEST_CASE(
+    "a leaf that stops requiring grad and is changed by what was computed from it is freed, too") {
   CHECK(leaves_nothing([](Tensor, Tensor x) {
     const Tensor y = x.sin();
     x.set_requires_grad(false);
@@ -91,7 +94,8 @@ TEST_CASE("a leaf that stops requiring grad and is changed by what was computed 
   }));
 }
 
-TEST_CASE("hooks of a leaf that became the result of an op stay with the graph that used it as a leaf") {
+TEST_CASE(
+    "hooks of a leaf that became the result of an op stay with the graph that used it as a leaf") {
   const Tensor x = leaf(2);
   Values seen;
   x.register_hook([&](const Tensor& g) { seen.push_back(value(g)); });

@@ -7,9 +7,15 @@ TEST_CASE("eager.P1: a hook is bound to the version of the tensor at registratio
   auto a = leaf(1);
   auto b = a.clone();
   std::vector<double> h1, h2;
-  b.register_hook([&](const Tensor& g) { h1.push_back(value(g)); return g * 2; });
+  b.register_hook([&](const Tensor& g) {
+    h1.push_back(value(g));
+    return g * 2;
+  });
   b.mul_(2);
-  b.register_hook([&](const Tensor& g) { h2.push_back(value(g)); return g * 2; });
+  b.register_hook([&](const Tensor& g) {
+    h2.push_back(value(g));
+    return g * 2;
+  });
   b.backward();
   CHECK(h2 == Values{1});
   CHECK(h1 == Values{4});
@@ -20,7 +26,10 @@ TEST_CASE("eager.P2: any number of in-place changes leave the hook on the old ve
   auto a = leaf(1);
   auto b = a.clone();
   std::vector<double> seen;
-  b.register_hook([&](const Tensor& g) { seen.push_back(value(g)); return g * 2; });
+  b.register_hook([&](const Tensor& g) {
+    seen.push_back(value(g));
+    return g * 2;
+  });
   b.mul_(2);
   b.mul_(2);
   b.backward();
@@ -47,7 +56,9 @@ TEST_CASE("eager.P3: untracked in-place changes do not move hooks") {
 namespace {
 struct TwoOutputs : autograd::Function<TwoOutputs> {
   static variable_list forward(autograd::AutogradContext*, Tensor x) { return {x * 2, x * 3}; }
-  static variable_list backward(autograd::AutogradContext*, variable_list g) { return {g[0] * 2 + g[1] * 3}; }
+  static variable_list backward(autograd::AutogradContext*, variable_list g) {
+    return {g[0] * 2 + g[1] * 3};
+  }
 };
 }  // namespace
 
@@ -108,7 +119,9 @@ TEST_CASE("eager.P7: registering on a view whose base was changed uses its fresh
   CHECK(values(a.grad()) == Values{1, 1});
 }
 
-TEST_CASE("eager.G1: retain-grad does nothing on leaves, once is enough, and it needs a gradient to retain") {
+TEST_CASE(
+    "eager.G1: retain-grad does nothing on leaves, once is enough, and it needs a gradient to "
+    "retain") {
   auto x = leaf(1);
   x.retain_grad();
   CHECK_FALSE(x.retains_grad());
@@ -137,9 +150,15 @@ TEST_CASE("eager.G2: retain-grad runs after all tensor hooks, whatever the order
 TEST_CASE("eager.G3: retain-grad runs before node pre-hooks") {
   auto b = leaf(1).clone();
   std::string log;
-  b.register_hook([&](const Tensor& g) { log += "t"; return g * 3; });
+  b.register_hook([&](const Tensor& g) {
+    log += "t";
+    return g * 3;
+  });
   for (int i = 0; i < 2; ++i)
-    b.grad_fn()->register_prehook([&](const variable_list& g) { log += "p"; return variable_list{g[0] * 2}; });
+    b.grad_fn()->register_prehook([&](const variable_list& g) {
+      log += "p";
+      return variable_list{g[0] * 2};
+    });
   b.clone().backward({}, {}, false, variable_list{b});
   CHECK(value(b.grad()) == 3);
   CHECK(log == "tpp");

@@ -6,7 +6,9 @@ using namespace grapnel::test;
 
 namespace {
 struct TwoTimes : autograd::Function<TwoTimes> {
-  static variable_list forward(autograd::AutogradContext*, Tensor x, Tensor y) { return {x * 1, y * 1}; }
+  static variable_list forward(autograd::AutogradContext*, Tensor x, Tensor y) {
+    return {x * 1, y * 1};
+  }
   static variable_list backward(autograd::AutogradContext*, variable_list g) { return g; }
 };
 struct ThreeSlots : autograd::Function<ThreeSlots> {
@@ -63,7 +65,8 @@ TEST_CASE("eager.N3: a list hook may drop a gradient but not invent one") {
   auto x = leaf(1);
   auto o = ThreeSlots::apply(x);
   NodePtr n = o[0].grad_fn();
-  HookHandle h = n->register_prehook([](const variable_list& g) { return variable_list{g[0] * 2, Tensor(), g[2] * 2}; });
+  HookHandle h = n->register_prehook(
+      [](const variable_list& g) { return variable_list{g[0] * 2, Tensor(), g[2] * 2}; });
   (o[0] + o[1] + o[2]).backward({}, true);
   CHECK(value(x.grad()) == 4);
   h.remove();
@@ -75,7 +78,8 @@ TEST_CASE("eager.N4: wrong results of list hooks are errors that name the hook")
   auto x = leaf(1);
   auto y = x * 2;
   NodePtr n = y.grad_fn();
-  HookHandle h = n->register_hook([](const variable_list&, const variable_list&) { return variable_list{}; }, "bad post");
+  HookHandle h = n->register_hook(
+      [](const variable_list&, const variable_list&) { return variable_list{}; }, "bad post");
   CHECK_ERROR(y.backward({}, true), "'bad post'");
   CHECK_ERROR(y.backward({}, true), "returned 0 gradients, expected");
   h.remove();
@@ -96,7 +100,10 @@ TEST_CASE("eager.N5: both kinds run in order of registration, each seeing the pr
   std::vector<double> seen;
   NodePtr n = y.grad_fn();
   for (double k : {2.0, 3.0})
-    n->register_prehook([&, k](const variable_list& g) { seen.push_back(value(g[0])); return variable_list{g[0] * k}; });
+    n->register_prehook([&, k](const variable_list& g) {
+      seen.push_back(value(g[0]));
+      return variable_list{g[0] * k};
+    });
   for (double k : {5.0, 7.0})
     n->register_hook([&, k](const variable_list& g, const variable_list&) {
       seen.push_back(value(g[0]));
@@ -135,7 +142,8 @@ TEST_CASE("eager.N7: tensor hook, retain-grad, pre-hook and post-hook in one cha
   b.register_hook(times(10));
   b.retain_grad();
   b.grad_fn()->register_prehook(times_all(3));
-  b.grad_fn()->register_hook([](const variable_list& in, const variable_list&) { return times_all(5)(in); });
+  b.grad_fn()->register_hook(
+      [](const variable_list& in, const variable_list&) { return times_all(5)(in); });
   c.backward();
   CHECK(value(b.grad()) == 20);
   CHECK(value(a.grad()) == 600);
@@ -160,34 +168,42 @@ TEST_CASE("eager.N8: node hook lists are snapshots, too") {
   CHECK(second == 1);
 }
 
-TEST_CASE("eager.N9: a post-hook registered while its node runs takes effect and gets the real arguments") {
+TEST_CASE(
+    "eager.N9: a post-hook registered while its node runs takes effect and gets the real "
+    "arguments") {
   auto x = leaf(3);
   Tensor y;
   {
-    autograd::SavedTensorHooks hooks([](const Tensor& t) { return t; },
-                                     [&](const Tensor& t) {
-                                       y.grad_fn()->register_hook([](const variable_list& in, const variable_list& out) {
-                                         REQUIRE(out.size() == 1);
-                                         CHECK(value(out[0]) == 1);
-                                         return times_all(0.5)(in);
-                                       });
-                                       return t;
-                                     });
+    autograd::SavedTensorHooks hooks(
+        [](const Tensor& t) { return t; },
+        [&](const Tensor& t) {
+          y.grad_fn()->register_hook([](const variable_list& in, const variable_list& out) {
+            REQUIRE(out.size() == 1);
+            CHECK(value(out[0]) == 1);
+            return times_all(0.5)(in);
+          });
+          return t;
+        });
     y = x.square();
   }
   y.backward();
   CHECK(value(x.grad()) == 3);
 }
 
-TEST_CASE("eager.N10: what a node produces is reduced to its input, and what a hook makes of it is checked again") {
+TEST_CASE(
+    "eager.N10: what a node produces is reduced to its input, and what a hook makes of it is "
+    "checked again") {
   auto x = leaf(2);
   auto y = x * constant({1, 2, 3});
   std::vector<int64_t> shape;
-  y.grad_fn()->register_hook([&](const variable_list& in, const variable_list&) { shape = in[0].sizes().vec(); });
+  y.grad_fn()->register_hook(
+      [&](const variable_list& in, const variable_list&) { shape = in[0].sizes().vec(); });
   y.sum().backward({}, true);
   CHECK(shape == std::vector<int64_t>{1});
   CHECK(value(x.grad()) == 6);
-  y.grad_fn()->register_hook([&](const variable_list& in, const variable_list&) { return variable_list{in[0].expand({3}), in[1]}; });
+  y.grad_fn()->register_hook([&](const variable_list& in, const variable_list&) {
+    return variable_list{in[0].expand({3}), in[1]};
+  });
   CHECK_ERROR(y.sum().backward(), "changed the size of the gradient");
 }
 
@@ -219,7 +235,10 @@ TEST_CASE("eager.N12: hooks registered on a leaf's accumulate node live on the l
 TEST_CASE("eager.N13: hooks survive a change of the leaf's storage to another type") {
   auto t = ones({1}, requires_grad());
   int calls = 0;
-  grad_accumulator(t)->register_prehook([&](const variable_list& g) { ++calls; CHECK(g[0].dtype() == kFloat64); });
+  grad_accumulator(t)->register_prehook([&](const variable_list& g) {
+    ++calls;
+    CHECK(g[0].dtype() == kFloat64);
+  });
   t.set_data(ones({1}, kFloat64));
   (t * 2).backward();
   CHECK(calls == 1);
@@ -230,7 +249,8 @@ TEST_CASE("eager.N14: all node hooks have handles that remove them") {
   auto x = leaf(1);
   auto y = x * 2;
   HookHandle pre = y.grad_fn()->register_prehook(times_all(10));
-  HookHandle post = y.grad_fn()->register_hook([](const variable_list& in, const variable_list&) { return times_all(10)(in); });
+  HookHandle post = y.grad_fn()->register_hook(
+      [](const variable_list& in, const variable_list&) { return times_all(10)(in); });
   pre.remove();
   post.remove();
   y.backward();
@@ -246,7 +266,9 @@ struct ScalePre final : FunctionPreHook {
 struct ScalePost final : FunctionPostHook {
   double k;
   explicit ScalePost(double factor) : k(factor) {}
-  variable_list operator()(const variable_list& in, const variable_list&) override { return times_all(k)(in); }
+  variable_list operator()(const variable_list& in, const variable_list&) override {
+    return times_all(k)(in);
+  }
 };
 struct CountLeaf final : PostAccumulateGradHook {
   std::shared_ptr<int> calls = std::make_shared<int>(0);

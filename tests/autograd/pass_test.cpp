@@ -21,7 +21,8 @@ TEST_CASE("eager.U1: hooks of slots that were not reached fire with an undefined
 TEST_CASE("eager.U2: a hook may not turn an undefined gradient into a defined one") {
   auto x = leaf({1, 2});
   auto parts = x.unbind();
-  HookHandle h = parts[0].register_hook([](const Tensor& g) { return g.defined() ? g : ones({}, kFloat64); });
+  HookHandle h =
+      parts[0].register_hook([](const Tensor& g) { return g.defined() ? g : ones({}, kFloat64); });
   CHECK_ERROR(parts[1].backward({}, true), "returned a gradient where there was none");
   h.remove();
   parts[0].register_hook([](const Tensor&) { return Tensor(); });
@@ -37,7 +38,8 @@ struct GivesNothing : autograd::Function<GivesNothing> {
 };
 }  // namespace
 
-TEST_CASE("eager.U3: undefined gradients pass through nodes and hooks, and nothing is accumulated") {
+TEST_CASE(
+    "eager.U3: undefined gradients pass through nodes and hooks, and nothing is accumulated") {
   auto x = leaf(1);
   auto mid = x * 1;
   Recorder on_leaf, on_mid;
@@ -45,7 +47,10 @@ TEST_CASE("eager.U3: undefined gradients pass through nodes and hooks, and nothi
   x.register_hook(on_leaf);
   mid.register_hook(on_mid);
   x.register_post_accumulate_grad_hook([&](const Tensor&) { ++accumulated; });
-  mid.grad_fn()->register_prehook([&](const variable_list& g) { ++pre; CHECK_FALSE(g[0].defined()); });
+  mid.grad_fn()->register_prehook([&](const variable_list& g) {
+    ++pre;
+    CHECK_FALSE(g[0].defined());
+  });
   mid.grad_fn()->register_hook([&](const variable_list&, const variable_list&) { ++post; });
   GivesNothing::apply(mid).backward();
   CHECK(on_leaf.seen->size() == 1);
@@ -63,7 +68,9 @@ struct Boom : std::exception {
 };
 }  // namespace
 
-TEST_CASE("eager.E1: the first exception ends the pass and reaches the caller with its own type and message") {
+TEST_CASE(
+    "eager.E1: the first exception ends the pass and reaches the caller with its own type and "
+    "message") {
   auto x = leaf(1);
   auto y = x * 2;
   y.register_hook([](const Tensor&) { throw Boom(); });
@@ -94,7 +101,9 @@ TEST_CASE("eager.E2: leaves already accumulated keep their gradient when a later
   CHECK_ERROR(z.backward(), "already been freed");
 }
 
-TEST_CASE("eager.E3: after a throw the rest of the list, queued nodes and callbacks are dropped, registrations stay") {
+TEST_CASE(
+    "eager.E3: after a throw the rest of the list, queued nodes and callbacks are dropped, "
+    "registrations stay") {
   auto x = leaf(1);
   auto y = x * 2;
   int later = 0, callbacks = 0;
@@ -138,7 +147,8 @@ TEST_CASE("eager.E4: what a throw leaves behind depends on where it happened") {
   CHECK(value(q.grad()) == 6);
 }
 
-TEST_CASE("eager.E5: under anomaly mode the forward place of the node is reported when a hook throws") {
+TEST_CASE(
+    "eager.E5: under anomaly mode the forward place of the node is reported when a hook throws") {
   std::string warning;
   set_warning_handler([&](const std::string& m) { warning = m; });
   {
@@ -178,7 +188,10 @@ TEST_CASE("eager.M1: hooks run with recording off, or on when the pass builds a 
     auto x = leaf(1);
     auto y = x * x;
     int seen = 0;
-    auto look = [&] { CHECK(GradMode::is_enabled() == create); ++seen; };
+    auto look = [&] {
+      CHECK(GradMode::is_enabled() == create);
+      ++seen;
+    };
     y.register_hook([&](const Tensor&) { look(); });
     y.grad_fn()->register_prehook([&](const variable_list&) { look(); });
     y.grad_fn()->register_hook([&](const variable_list&, const variable_list&) { look(); });
@@ -201,7 +214,8 @@ TEST_CASE("eager.M2: with create_graph the operations of a hook are differentiat
   CHECK(value(second) == 24);
 }
 
-TEST_CASE("eager.M3: with create_graph an existing gradient is replaced, without it added to in place") {
+TEST_CASE(
+    "eager.M3: with create_graph an existing gradient is replaced, without it added to in place") {
   auto x = leaf(2);
   (x * x).backward();
   Tensor first = x.grad();
@@ -221,8 +235,14 @@ struct Explicit {
   Tensor a = leaf(1), b = a * 2, c = b * 2;
   int tensor_hooks = 0, pre = 0, post = 0;
   Explicit() {
-    b.register_hook([this](const Tensor& g) { ++tensor_hooks; return g * 10; });
-    a.register_hook([this](const Tensor& g) { ++tensor_hooks; return g; });
+    b.register_hook([this](const Tensor& g) {
+      ++tensor_hooks;
+      return g * 10;
+    });
+    a.register_hook([this](const Tensor& g) {
+      ++tensor_hooks;
+      return g;
+    });
     for (const NodePtr& node : {b.grad_fn(), NodePtr(grad_accumulator(a))}) {
       node->register_prehook([this](const variable_list&) { ++pre; });
       node->register_hook([this](const variable_list&, const variable_list&) { ++post; });

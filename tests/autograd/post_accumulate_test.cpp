@@ -73,7 +73,8 @@ TEST_CASE("eager.A8: it runs between the node's pre-hooks and post-hooks") {
   auto x = leaf(1);
   std::string log;
   x.register_post_accumulate_grad_hook([&](const Tensor&) { log += "a"; });
-  grad_accumulator(x)->register_hook([&](const variable_list&, const variable_list&) { log += "q"; });
+  grad_accumulator(x)->register_hook(
+      [&](const variable_list&, const variable_list&) { log += "q"; });
   grad_accumulator(x)->register_prehook([&](const variable_list&) { log += "p"; });
   x.register_hook([&](const Tensor&) { log += "t"; });
   (x * 2).backward();
@@ -84,7 +85,8 @@ TEST_CASE("eager.A9: a leaf takes any number of post-accumulate hooks, with hand
   auto x = leaf(1);
   int calls = 0;
   std::vector<HookHandle> handles;
-  for (int i = 0; i < 10; ++i) handles.push_back(x.register_post_accumulate_grad_hook([&](const Tensor&) { ++calls; }));
+  for (int i = 0; i < 10; ++i)
+    handles.push_back(x.register_post_accumulate_grad_hook([&](const Tensor&) { ++calls; }));
   (x * 2).backward();
   CHECK(calls == 10);
   handles[3].remove();
@@ -137,7 +139,8 @@ TEST_CASE("eager.A12: the optimiser may step and free the gradient inside backwa
 TEST_CASE("eager.A13: under create_graph changing the leaf is refused by the leaf rule") {
   auto p = leaf(1);
   HookHandle h = p.register_post_accumulate_grad_hook([](const Tensor& l) { l.mul_(2); });
-  CHECK_ERROR((p * p).backward({}, {}, true), "a leaf that requires grad cannot be changed in place");
+  CHECK_ERROR((p * p).backward({}, {}, true),
+              "a leaf that requires grad cannot be changed in place");
   h.remove();
   p.reset_grad();
   p.register_post_accumulate_grad_hook([](const Tensor& l) {
@@ -190,12 +193,16 @@ TEST_CASE("eager.A17: a seed the caller holds is neither adopted nor changed") {
   CHECK_FALSE(z.grad().is_alias_of(seed));
 }
 
-TEST_CASE("eager.A18: a post-hook sees grad()'s own buffer by rule, not by accident of reference counts") {
+TEST_CASE(
+    "eager.A18: a post-hook sees grad()'s own buffer by rule, not by accident of reference "
+    "counts") {
   auto x = leaf({1, 2});
   Tensor stash;
   bool aliases = false;
   x.register_hook([&](const Tensor& g) { stash = g; });
-  grad_accumulator(x)->register_hook([&](const variable_list&, const variable_list& out) { aliases = out[0].is_alias_of(x.grad()); });
+  grad_accumulator(x)->register_hook([&](const variable_list&, const variable_list& out) {
+    aliases = out[0].is_alias_of(x.grad());
+  });
   (x * 2).sum().backward();
   CHECK(aliases);
   CHECK_FALSE(stash.is_alias_of(x.grad()));
@@ -221,9 +228,11 @@ TEST_CASE("eager.V1: edits of leaf and gradient inside the hook, with a seed the
 TEST_CASE("eager.V2: every kind of hook on one leaf") {
   auto t = leaf(0);
   t.register_hook(plus(-2));
-  grad_accumulator(t)->register_prehook([](const variable_list& g) { return variable_list{g[0] / 5}; });
+  grad_accumulator(t)->register_prehook(
+      [](const variable_list& g) { return variable_list{g[0] / 5}; });
   t.register_post_accumulate_grad_hook([](const Tensor& l) { l.mutable_grad() += 0.5; });
-  grad_accumulator(t)->register_hook([&](const variable_list&, const variable_list& out) { t.set_grad(out[0] * 10); });
+  grad_accumulator(t)->register_hook(
+      [&](const variable_list&, const variable_list& out) { t.set_grad(out[0] * 10); });
   t.sum().backward();
   CHECK(value(t.grad()) == doctest::Approx(3));
 }

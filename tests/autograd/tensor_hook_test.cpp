@@ -14,7 +14,9 @@ TEST_CASE("eager.T1: a tensor hook sees the gradient once, after all paths are s
   CHECK(value(x.grad()) == 14);
 }
 
-TEST_CASE("eager.T2: on a leaf the hook acts before the gradient is added, and earlier content does not pass through it") {
+TEST_CASE(
+    "eager.T2: on a leaf the hook acts before the gradient is added, and earlier content does not "
+    "pass through it") {
   auto v = leaf({0, 0, 0});
   v.register_hook(times(2));
   v.backward(constant({1, 2, 3}));
@@ -32,7 +34,8 @@ TEST_CASE("eager.T3: a hook registered after the tensor was consumed still fires
   CHECK(value(x.grad()) == 60);
 }
 
-TEST_CASE("eager.T4: hooks of one tensor run in order of registration, each seeing the previous result") {
+TEST_CASE(
+    "eager.T4: hooks of one tensor run in order of registration, each seeing the previous result") {
   auto v = leaf({0, 0, 0});
   v.register_hook(times(4));
   v.register_hook([](const Tensor& g) { return g / 2; });
@@ -100,7 +103,8 @@ TEST_CASE("eager.T8: a tensor that is not traversed does not fire its hooks") {
   auto a = leaf(1), b = leaf(1);
   auto out = a + b + a.clone();
   a.register_hook([](const Tensor&) { throw std::runtime_error("must not run"); });
-  grad_accumulator(a)->register_prehook([](const variable_list&) { throw std::runtime_error("must not run"); });
+  grad_accumulator(a)->register_prehook(
+      [](const variable_list&) { throw std::runtime_error("must not run"); });
   out.backward({}, {}, false, variable_list{b});
   CHECK(value(b.grad()) == 1);
   CHECK_FALSE(a.grad().defined());
@@ -122,7 +126,8 @@ TEST_CASE("eager.T10: slots are served in the order in which each got its first 
   CHECK(log == "1b0");
 }
 
-TEST_CASE("eager.T11: a leaf that stopped requiring grad still fires its hooks but accumulates nothing") {
+TEST_CASE(
+    "eager.T11: a leaf that stopped requiring grad still fires its hooks but accumulates nothing") {
   auto x = leaf(1);
   auto y = x * 2;
   Recorder rec;
@@ -136,7 +141,8 @@ TEST_CASE("eager.T11: a leaf that stopped requiring grad still fires its hooks b
   CHECK(written == 0);
 }
 
-TEST_CASE("eager.T12: a hook registered inside a pass takes effect if its tensor was not traversed yet") {
+TEST_CASE(
+    "eager.T12: a hook registered inside a pass takes effect if its tensor was not traversed yet") {
   auto x = leaf(1);
   auto y = x * 2;
   auto z = y * 3;
@@ -182,7 +188,8 @@ TEST_CASE("eager.R3: a hook that returns something other than a tensor does not 
 
 TEST_CASE("eager.R4: strides and the requires-grad flag of a replacement are free") {
   auto x = leaf({1, 2, 3});
-  x.register_hook([](const Tensor& g) { return g.sum().expand({3}).detach().set_requires_grad(true); });
+  x.register_hook(
+      [](const Tensor& g) { return g.sum().expand({3}).detach().set_requires_grad(true); });
   (x * 2).sum().backward();
   CHECK(values(x.grad()) == Values{6, 6, 6});
 }
@@ -235,7 +242,9 @@ struct Counter {
 Tensor doubled(const Tensor& g) { return g * 2; }
 }  // namespace
 
-TEST_CASE("lambdas, functors, free functions, std::function, bound members and move-only callables are all hooks") {
+TEST_CASE(
+    "lambdas, functors, free functions, std::function, bound members and move-only callables are "
+    "all hooks") {
   auto x = leaf(1);
   Counter counter;
   x.register_hook(doubled);

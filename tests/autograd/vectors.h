@@ -44,7 +44,9 @@ inline auto times_all(double k) {
 /// Records first elements of what it sees; NaN stands for undefined.
 struct Recorder {
   std::shared_ptr<std::vector<double>> seen = std::make_shared<std::vector<double>>();
-  void operator()(const Tensor& g) const { seen->push_back(g.defined() ? g.detach().flatten()[0].item<double>() : NAN); }
+  void operator()(const Tensor& g) const {
+    seen->push_back(g.defined() ? g.detach().flatten()[0].item<double>() : NAN);
+  }
 };
 
 /// The message of the Error that `fn` throws; empty if it throws none.
@@ -57,7 +59,9 @@ std::string error_of(F&& fn) {
   }
   return {};
 }
-inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 #define CHECK_ERROR(statement, part)                                                    \
   do {                                                                                  \

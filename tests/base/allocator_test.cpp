@@ -27,7 +27,8 @@ struct Block {
   size_t bytes = 0;
   void* memory = nullptr;
   explicit Block(size_t n) : bytes(n), memory(allocate(n)) {}
-  Block(Block&& other) noexcept : bytes(other.bytes), memory(std::exchange(other.memory, nullptr)) {}
+  Block(Block&& other) noexcept
+      : bytes(other.bytes), memory(std::exchange(other.memory, nullptr)) {}
   Block& operator=(Block&& other) noexcept {
     std::swap(bytes, other.bytes);
     std::swap(memory, other.memory);
@@ -50,7 +51,8 @@ struct StaticFree {
 
 }  // namespace
 
-TEST_CASE("size classes hold what they are asked for and waste at most a quarter, from 256 bytes on") {
+TEST_CASE(
+    "size classes hold what they are asked for and waste at most a quarter, from 256 bytes on") {
   for (size_t bytes = 0; bytes < 300000; ++bytes) {
     const uint32_t c = size_class_of(bytes);
     REQUIRE(size_class_bytes(c) >= bytes);
@@ -83,8 +85,8 @@ TEST_CASE("a full block cache gives up its oldest blocks first") {
 }
 
 TEST_CASE("blocks of every size are aligned to 64 bytes and can be filled to the end") {
-  for (size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{1000}, 64 * KiB, 64 * KiB + 1,
-                       300 * KiB, 2 * MiB - 1, 2 * MiB, 5 * MiB + 3}) {
+  for (size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{1000}, 64 * KiB,
+                       64 * KiB + 1, 300 * KiB, 2 * MiB - 1, 2 * MiB, 5 * MiB + 3}) {
     CAPTURE(bytes);
     const Block a(bytes), b(bytes);
     CHECK(a.memory != nullptr);
@@ -225,7 +227,8 @@ TEST_CASE("blocks freed by other threads are counted and reused") {
     for (int count : damaged) CHECK(count == 0);
     const MemoryStats after = memory_stats();
     CHECK(after.allocations - before.allocations >= 12000);
-    if constexpr (!address_sanitizer) CHECK(after.system_allocations - before.system_allocations < 12000);
+    if constexpr (!address_sanitizer)
+      CHECK(after.system_allocations - before.system_allocations < 12000);
   }
   CHECK(memory_stats().in_use == before.in_use);
 }
@@ -242,4 +245,6 @@ TEST_CASE("memory is freed in order while a thread ends") {
   CHECK(memory_stats().in_use == in_use);
 }
 
-TEST_CASE("memory is freed in order during static destruction") { static_free.block = new Block(4096); }
+TEST_CASE("memory is freed in order during static destruction") {
+  static_free.block = new Block(4096);
+}

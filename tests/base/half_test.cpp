@@ -44,8 +44,8 @@ double meaning(uint16_t bits) {
   return sign * std::ldexp(fraction + (1 << mantissa), exponent - bias - mantissa);
 }
 
-// For every finite number: it, its upper neighbour and what lies between must round as "nearest, ties to
-// even" says.
+// For every finite number: it, its upper neighbour and what lies between must round as "nearest,
+// ties to even" says.
 template <class F, class Wide>
 void check_rounding_between_all_neighbours() {
   const uint16_t infinity = std::numeric_limits<F>::infinity().bits;
@@ -69,7 +69,8 @@ void check_rounding_between_all_neighbours() {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("all 65536 patterns of a 16-bit float mean what the format says", F, Half, BFloat16) {
+TEST_CASE_TEMPLATE("all 65536 patterns of a 16-bit float mean what the format says", F, Half,
+                   BFloat16) {
   const uint16_t infinity = std::numeric_limits<F>::infinity().bits;
   for (uint32_t i = 0; i <= 0xffff; ++i) {
     const auto bits = static_cast<uint16_t>(i);
@@ -88,7 +89,8 @@ TEST_CASE_TEMPLATE("all 65536 patterns of a 16-bit float mean what the format sa
   }
 }
 
-TEST_CASE_TEMPLATE("floats and doubles round to the nearest 16-bit float, ties to even", F, Half, BFloat16) {
+TEST_CASE_TEMPLATE("floats and doubles round to the nearest 16-bit float, ties to even", F, Half,
+                   BFloat16) {
   check_rounding_between_all_neighbours<F, float>();
   check_rounding_between_all_neighbours<F, double>();
 }
@@ -112,7 +114,8 @@ TEST_CASE_TEMPLATE("what is too large becomes infinite and what is too small bec
 }
 
 TEST_CASE("a double rounds once, not first to float") {
-  // Just above the middle of 1 and its neighbour; float would drop the excess and the tie would go down to 1.
+  // Just above the middle of 1 and its neighbour; float would drop the excess and the tie would go
+  // down to 1.
   CHECK(Half(1.0 + 0x1p-11 + 0x1p-40).bits == 0x3c01);
   CHECK(Half(float(1.0 + 0x1p-11 + 0x1p-40)).bits == 0x3c00);
   CHECK(BFloat16(1.0 + 0x1p-8 + 0x1p-40).bits == 0x3f81);
@@ -210,14 +213,14 @@ TEST_CASE("loops over blocks give the bits of single conversions") {
 #if defined(__x86_64__)
 namespace {
 
-// Numbers of disagreements with the processor: over all halves, and over floats evenly spread among all
-// patterns.
+// Numbers of disagreements with the processor: over all halves, and over floats evenly spread among
+// all patterns.
 __attribute__((target("avx,f16c"))) int widening_mismatches() {
   int count = 0;
   for (uint32_t i = 0; i <= 0xffff; ++i) {
     const auto bits = static_cast<uint16_t>(i);
-    count +=
-        std::bit_cast<uint32_t>(float(Half::from_bits(bits))) != std::bit_cast<uint32_t>(_cvtsh_ss(bits));
+    count += std::bit_cast<uint32_t>(float(Half::from_bits(bits))) !=
+             std::bit_cast<uint32_t>(_cvtsh_ss(bits));
   }
   return count;
 }

@@ -79,13 +79,16 @@ TEST_CASE("uniform numbers have the mean and the variance they should") {
 }
 
 TEST_CASE("integers below a bound are exactly unbiased") {
-  // 3 does not divide 2^64: of all inputs, exactly one is one too many. It is the one that is drawn again.
+  // 3 does not divide 2^64: of all inputs, exactly one is one too many. It is the one that is drawn
+  // again.
   int draws = 0;
-  const uint64_t result = uniform_below(3, [&]() -> uint64_t { return draws++ == 0 ? 0 : 1ull << 63; });
+  const uint64_t result =
+      uniform_below(3, [&]() -> uint64_t { return draws++ == 0 ? 0 : 1ull << 63; });
   CHECK(draws == 2);
   CHECK(result == 1);
   draws = 0;
-  CHECK(uniform_below(4, [&]() -> uint64_t { return ++draws, 0; }) == 0);  // a power of two never draws again
+  CHECK(uniform_below(4, [&]() -> uint64_t { return ++draws, 0; }) ==
+        0);  // a power of two never draws again
   CHECK(draws == 1);
   CHECK(uniform_below(0, [] { return ~0ull; }) == ~0ull);
 }
@@ -100,7 +103,8 @@ TEST_CASE("integers fill their interval evenly") {
     ++counts[static_cast<size_t>(value + 3)];
   }
   double chi_squared = 0;
-  for (const int count : counts) chi_squared += (count - n / 10.0) * (count - n / 10.0) / (n / 10.0);
+  for (const int count : counts)
+    chi_squared += (count - n / 10.0) * (count - n / 10.0) / (n / 10.0);
   CHECK(chi_squared < 27.9);  // exceeded once in a thousand; the seed is fixed
 }
 

@@ -39,8 +39,8 @@ struct Held {
   void give_back() const { pool_deallocate(memory, bytes); }
 };
 
-// Uses the pool from its destructor, which on its thread runs after that of the pool's own lists when `use`
-// came before the thread's first call of the pool.
+// Uses the pool from its destructor, which on its thread runs after that of the pool's own lists
+// when `use` came before the thread's first call of the pool.
 struct LateUser {
   std::vector<Held>* kept = nullptr;
   void use(std::vector<Held>* blocks) { kept = blocks; }
@@ -68,7 +68,8 @@ TEST_CASE("pool blocks are aligned to 16 bytes and never overlap") {
   std::vector<Held> blocks;
   for (size_t bytes = 0; bytes <= 1100; ++bytes) {
     for (int i = 0; i < 3; ++i) {
-      blocks.push_back(Held::take(bytes, static_cast<unsigned char>(bytes * 3 + static_cast<size_t>(i))));
+      blocks.push_back(
+          Held::take(bytes, static_cast<unsigned char>(bytes * 3 + static_cast<size_t>(i))));
       REQUIRE(reinterpret_cast<uintptr_t>(blocks.back().memory) % 16 == 0);
     }
   }

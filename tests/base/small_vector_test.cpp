@@ -68,9 +68,12 @@ TEST_CASE("a small vector agrees with std::vector under a long random sequence o
       const auto where = static_cast<ptrdiff_t>(at);
       switch (below(9)) {
         case 0: mine.push_back(s), theirs.push_back(s); break;
-        case 1: mine.insert(mine.begin() + where, s), theirs.insert(theirs.begin() + where, s); break;
+        case 1:
+          mine.insert(mine.begin() + where, s), theirs.insert(theirs.begin() + where, s);
+          break;
         case 2:
-          if (at < theirs.size()) mine.erase(mine.begin() + where), theirs.erase(theirs.begin() + where);
+          if (at < theirs.size())
+            mine.erase(mine.begin() + where), theirs.erase(theirs.begin() + where);
           break;
         case 3: {
           const auto last = where + static_cast<ptrdiff_t>(below(theirs.size() - at + 1));
@@ -79,7 +82,8 @@ TEST_CASE("a small vector agrees with std::vector under a long random sequence o
           break;
         }
         case 4:
-          mine.insert(mine.begin() + where, {s, "b", s}), theirs.insert(theirs.begin() + where, {s, "b", s});
+          mine.insert(mine.begin() + where, {s, "b", s}),
+              theirs.insert(theirs.begin() + where, {s, "b", s});
           break;
         case 5: {
           const size_t n = below(12);
@@ -177,5 +181,6 @@ TEST_CASE("a copy that throws leaks nothing and leaves the vector usable") {
 TEST_CASE("a size no small vector can have is refused with both numbers") {
   SmallVector<char, 2> v;
   CHECK_THROWS_WITH_AS(v.reserve(size_t{1} << 33),
-                       "SmallVector: 8589934592 elements asked for, at most 4294967295 fit.", grapnel::Error);
+                       "SmallVector: 8589934592 elements asked for, at most 4294967295 fit.",
+                       grapnel::Error);
 }

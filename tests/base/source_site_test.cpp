@@ -116,5 +116,6 @@ TEST_CASE("several threads may describe call sites at once") {
   std::vector<std::thread> threads;
   for (std::string& text : texts) threads.emplace_back([&] { text = describe(called.site); });
   for (auto& thread : threads) thread.join();
-  for (const std::string& text : texts) CHECK(text.find(expected(called.line)) != std::string::npos);
+  for (const std::string& text : texts)
+    CHECK(text.find(expected(called.line)) != std::string::npos);
 }

@@ -144,16 +144,17 @@ TEST_CASE("the number of threads may change at any time, also inside a piece") {
     CHECK(sums_right(37, 2));
   }
   set_num_threads(3);
-  parallel_for(10, 1, [](int64_t begin, int64_t) { set_num_threads(1 + static_cast<int>(begin) % 4); });
+  parallel_for(10, 1,
+               [](int64_t begin, int64_t) { set_num_threads(1 + static_cast<int>(begin) % 4); });
   CHECK(sums_right(37, 2));
 }
 
 TEST_CASE("set_num_threads says what it accepts") {
-  CHECK_THROWS_WITH_AS(
-      set_num_threads(0),
-      "set_num_threads: the number is 0.\nGive the number of threads that may compute, the caller's "
-      "included: from 1 to 1024.",
-      grapnel::Error);
+  CHECK_THROWS_WITH_AS(set_num_threads(0),
+                       "set_num_threads: the number is 0.\nGive the number of threads that may "
+                       "compute, the caller's "
+                       "included: from 1 to 1024.",
+                       grapnel::Error);
 }
 
 TEST_CASE("every piece computes with the caller's rounding mode") {

@@ -13,7 +13,8 @@ namespace {
 using List = Versioned<std::vector<std::shared_ptr<int>>>;
 }
 
-TEST_CASE("a reader goes on seeing the version it was shown, and sees the new one when it asks again") {
+TEST_CASE(
+    "a reader goes on seeing the version it was shown, and sees the new one when it asks again") {
   List list;
   list.change([](auto& v) { v.push_back(std::make_shared<int>(1)); });
   const List::Reader reader(list);
@@ -25,7 +26,8 @@ TEST_CASE("a reader goes on seeing the version it was shown, and sees the new on
   CHECK(reader.changed());
 }
 
-TEST_CASE("what a removed element owns dies when the last reader leaves, or at once if nobody reads") {
+TEST_CASE(
+    "what a removed element owns dies when the last reader leaves, or at once if nobody reads") {
   List list;
   std::weak_ptr<int> first, second;
   list.change([&](auto& v) {
@@ -68,7 +70,8 @@ TEST_CASE("readers and writers on several threads never see a half-made value") 
   };
   std::thread a(read), b(read);
   auto write = [&](int from) {
-    for (int i = 0; i < 2000; ++i) list.change([&](auto& v) { v.assign(static_cast<size_t>(from + i % 7), from + i % 7); });
+    for (int i = 0; i < 2000; ++i)
+      list.change([&](auto& v) { v.assign(static_cast<size_t>(from + i % 7), from + i % 7); });
   };
   std::thread c(write, 1), d(write, 20);
   c.join();

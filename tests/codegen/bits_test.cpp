@@ -5,7 +5,8 @@ using namespace grapnel;
 using namespace grapnel::codegen;
 
 TEST_CASE(
-    "every pointwise op has the same bits in generated code, in every type and on every instruction set") {
+    "every pointwise op has the same bits in generated code, in every type and on every "
+    "instruction set") {
   const CleanJit clean;
   for_each_isa([] {
     for (int op = 0; op < op_count(); ++op) {
@@ -27,7 +28,8 @@ TEST_CASE("conversions through every type have the same bits in generated code")
       for (Compute from : kComputes) {
         p.inputs.push_back(from);
         for (Compute to : kComputes)
-          p.steps.push_back(convert_step(from, static_cast<DType>(via), to, static_cast<int32_t>(from)));
+          p.steps.push_back(
+              convert_step(from, static_cast<DType>(via), to, static_cast<int32_t>(from)));
       }
       for (int32_t i = 0; i < 9; ++i) p.outputs.push_back(3 + i);
       CAPTURE(p.str());
@@ -53,7 +55,8 @@ TEST_CASE("generated code may write over its own inputs") {
   const CleanJit clean;
   BlockProgram p;
   p.inputs = {Compute::F32, Compute::F32};
-  p.steps = {op_step(op_number("add"), Compute::F32, {0, 1}), op_step(op_number("mul"), Compute::F32, {2, 0}),
+  p.steps = {op_step(op_number("add"), Compute::F32, {0, 1}),
+             op_step(op_number("mul"), Compute::F32, {2, 0}),
              op_step(op_number("sin"), Compute::F32, {3})};
   p.outputs = {2, 4, 0};
   const auto kernel = kernel_for(p);

@@ -17,8 +17,8 @@ void run_plainly(const BlockProgram& p, Arguments& a) {
   std::vector<Block> registers = a.in;
   for (size_t i = 0; i < p.scalars.size(); ++i) {
     Block b(p.scalars[i], a.n);
-    table.load[static_cast<int>(dtype_of(p.scalars[i]))][static_cast<int>(p.scalars[i])](&a.scalars.words[i],
-                                                                                         0, b.data(), a.n);
+    table.load[static_cast<int>(dtype_of(p.scalars[i]))][static_cast<int>(p.scalars[i])](
+        &a.scalars.words[i], 0, b.data(), a.n);
     registers.push_back(b);
   }
   for (const Step& step : p.steps) {
@@ -29,10 +29,10 @@ void run_plainly(const BlockProgram& p, Arguments& a) {
     if (step.kind == Step::Kind::op) {
       table.pointwise[step.op][static_cast<int>(step.compute)](operands, result.data(), a.n);
     } else {
-      table.store[static_cast<int>(step.via)][static_cast<int>(step.from)](operands[0], narrow.data(), 1,
-                                                                           a.n);
-      table.load[static_cast<int>(step.via)][static_cast<int>(step.compute)](narrow.data(), 1, result.data(),
-                                                                             a.n);
+      table.store[static_cast<int>(step.via)][static_cast<int>(step.from)](operands[0],
+                                                                           narrow.data(), 1, a.n);
+      table.load[static_cast<int>(step.via)][static_cast<int>(step.compute)](narrow.data(), 1,
+                                                                             result.data(), a.n);
     }
     registers.push_back(result);
   }
@@ -74,13 +74,15 @@ TEST_CASE("interpreting in cache-sized pieces gives the bits of whole blocks, op
       Arguments a(p, n, seed), b(p, n, seed);
       interpret(p, a.in_pointers.data(), a.out_pointers.data(), a.scalars.data(), n);
       run_plainly(p, b);
-      for (size_t o = 0; o < p.outputs.size(); ++o) CHECK(first_difference(a.out[o], b.out[o], n) == -1);
+      for (size_t o = 0; o < p.outputs.size(); ++o)
+        CHECK(first_difference(a.out[o], b.out[o], n) == -1);
     }
   }
 }
 
 TEST_CASE(
-    "an output may be the very block of an input, also of one that is read later or is an output itself") {
+    "an output may be the very block of an input, also of one that is read later or is an output "
+    "itself") {
   const int add = op_number("add"), mul = op_number("mul");
   BlockProgram p;
   p.inputs = {Compute::F64, Compute::F64};

@@ -1,4 +1,5 @@
-/// What tests of the jit share: a cache folder of their own, and every instruction set of the machine.
+/// What tests of the jit share: a cache folder of their own, and every instruction set of the
+/// machine.
 #pragma once
 
 #include <doctest/doctest.h>

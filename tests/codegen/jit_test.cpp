@@ -23,7 +23,8 @@ BlockProgram powers(int length) {
   BlockProgram p;
   p.inputs = {Compute::F32, Compute::F32};
   p.steps = {op_step(op_number("add"), Compute::F32, {0, 1})};
-  for (int32_t i = 0; i < length; ++i) p.steps.push_back(op_step(op_number("mul"), Compute::F32, {2 + i, 0}));
+  for (int32_t i = 0; i < length; ++i)
+    p.steps.push_back(op_step(op_number("mul"), Compute::F32, {2 + i, 0}));
   p.outputs = {static_cast<int32_t>(1 + p.steps.size())};
   return p;
 }
@@ -54,7 +55,8 @@ bool in_child(Fn&& body) {
 }  // namespace
 
 TEST_CASE(
-    "equal programs share one kernel, which is compiled once also when many threads ask at the same time") {
+    "equal programs share one kernel, which is compiled once also when many threads ask at the "
+    "same time") {
   const CleanJit clean;
   std::vector<std::shared_ptr<const Kernel>> kernels(8);
   std::vector<std::thread> threads;
@@ -82,7 +84,8 @@ TEST_CASE("threads compile different programs side by side") {
   CHECK(jit_stats().compiled == 20);
 }
 
-TEST_CASE("a kernel made in the background can be run at once, with the same bits before and after") {
+TEST_CASE(
+    "a kernel made in the background can be run at once, with the same bits before and after") {
   const CleanJit clean;
   const BlockProgram p = powers(20);
   const auto kernel = kernel_for(p, Compile::in_background);
@@ -151,7 +154,8 @@ TEST_CASE("damaged, truncated, foreign and empty entries are compiled anew and r
                                   good + "x",
                                   std::string(good.size(), '\0'),
                                   other_key};
-  for (size_t at : {size_t{3}, size_t{9}, size_t{20}, size_t{28}, good.size() / 2, good.size() - 1}) {
+  for (size_t at :
+       {size_t{3}, size_t{9}, size_t{20}, size_t{28}, good.size() / 2, good.size() - 1}) {
     bad.push_back(good);
     bad.back()[at] ^= 0x40;
   }
@@ -197,8 +201,9 @@ TEST_CASE("a folder that others may write to is neither read nor written") {
 TEST_CASE("without a usable folder kernels are compiled each time, and that is all") {
   const CleanJit clean;
   overwrite(clean.folder / "file", "");
-  for (const std::string& folder : {std::string(), (clean.folder / "file").string(),
-                                    (clean.folder / "file" / "below").string(), std::string("/proc/none")}) {
+  for (const std::string& folder :
+       {std::string(), (clean.folder / "file").string(), (clean.folder / "file" / "below").string(),
+        std::string("/proc/none")}) {
     CAPTURE(folder);
     setenv("GRAPNEL_CACHE_DIR", folder.c_str(), 1);
     reset_jit_for_testing();
@@ -225,7 +230,8 @@ TEST_CASE("the cache lies where the environment says") {
   setenv("XDG_CACHE_HOME", "/xdg", 1);
   CHECK(cache_folder() == "/xdg/grapnel");
   unsetenv("XDG_CACHE_HOME");
-  if (const char* home = getenv("HOME")) CHECK(cache_folder() == std::string(home) + "/.cache/grapnel");
+  if (const char* home = getenv("HOME"))
+    CHECK(cache_folder() == std::string(home) + "/.cache/grapnel");
   if (before) setenv("XDG_CACHE_HOME", kept.c_str(), 1);
 }
 
@@ -261,8 +267,8 @@ TEST_CASE("the cache on disk does not grow without end: what was used least rece
 }
 
 TEST_CASE("whatever step fails, the kernel runs and says why") {
-  for (JitFault fault :
-       {JitFault::load, JitFault::compile, JitFault::link, JitFault::disk_read, JitFault::disk_write}) {
+  for (JitFault fault : {JitFault::load, JitFault::compile, JitFault::link, JitFault::disk_read,
+                         JitFault::disk_write}) {
     CAPTURE(static_cast<int>(fault));
     const CleanJit clean;
     set_jit_fault_for_testing(fault);
@@ -274,7 +280,8 @@ TEST_CASE("whatever step fails, the kernel runs and says why") {
     CHECK(jit_stats().failed == (fatal ? 1 : 0));
     CHECK(kernel->error().empty() != fatal);
     if (fatal)
-      CHECK(kernel->error().find("No machine code for a fused group of 6 steps; it runs interpreted") == 0);
+      CHECK(kernel->error().find(
+                "No machine code for a fused group of 6 steps; it runs interpreted") == 0);
     CHECK(entries(clean.folder).size() == (fault == JitFault::disk_read ? 1 : 0));
     Arguments a(p, 100, 1), b(p, 100, 1);
     kernel->run(a.in_pointers.data(), a.out_pointers.data(), nullptr, 100);

@@ -70,7 +70,8 @@ struct Block {
   template <class T>
   T get(int64_t i) const {
     T value;
-    std::memcpy(&value, reinterpret_cast<const char*>(words.data()) + i * static_cast<int64_t>(sizeof(T)),
+    std::memcpy(&value,
+                reinterpret_cast<const char*>(words.data()) + i * static_cast<int64_t>(sizeof(T)),
                 sizeof(T));
     return value;
   }
@@ -169,16 +170,20 @@ inline int64_t first_difference(const Block& a, const Block& b, int64_t n) {
 /// A program of about `steps` random steps over all types.
 inline BlockProgram random_program(int steps, Random& random) {
   BlockProgram p;
-  for (uint64_t i = 0, count = 1 + random() % 4; i < count; ++i) p.inputs.push_back(kComputes[random() % 3]);
-  for (uint64_t i = 0, count = random() % 3; i < count; ++i) p.scalars.push_back(kComputes[random() % 3]);
-  auto registers = [&] { return static_cast<int32_t>(p.inputs.size() + p.scalars.size() + p.steps.size()); };
+  for (uint64_t i = 0, count = 1 + random() % 4; i < count; ++i)
+    p.inputs.push_back(kComputes[random() % 3]);
+  for (uint64_t i = 0, count = random() % 3; i < count; ++i)
+    p.scalars.push_back(kComputes[random() % 3]);
+  auto registers = [&] {
+    return static_cast<int32_t>(p.inputs.size() + p.scalars.size() + p.steps.size());
+  };
   auto pick = [&] { return static_cast<int32_t>(random() % static_cast<uint64_t>(registers())); };
   while (p.steps.size() < static_cast<size_t>(steps)) {
     const int32_t base = random() % 2 ? registers() - 1 : pick();
     const Compute compute = p.type_of(base);
     if (random() % 5 == 0) {
-      p.steps.push_back(
-          convert_step(compute, static_cast<DType>(random() % kDTypeCount), kComputes[random() % 3], base));
+      p.steps.push_back(convert_step(compute, static_cast<DType>(random() % kDTypeCount),
+                                     kComputes[random() % 3], base));
       continue;
     }
     const int op = static_cast<int>(random() % static_cast<uint64_t>(op_count()));

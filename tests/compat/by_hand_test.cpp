@@ -1,4 +1,5 @@
-// LibTorch-style programs that keep their parameters in plain tensors and update them under NoGradGuard.
+// LibTorch-style programs that keep their parameters in plain tensors and update them under
+// NoGradGuard.
 #include <doctest/doctest.h>
 
 #include "grapnel/compat/torch.h"

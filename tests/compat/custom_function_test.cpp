@@ -1,4 +1,5 @@
-// LibTorch-style programs with operations of their own: save_for_backward, saved_data, mark_dirty and their relatives.
+// LibTorch-style programs with operations of their own: save_for_backward, saved_data, mark_dirty
+// and their relatives.
 #include <doctest/doctest.h>
 
 #include "grapnel/compat/torch.h"
@@ -30,7 +31,8 @@ class Affine : public torch::autograd::Function<Affine> {
 
 /// x * factor, where the factor is no tensor.
 struct Scale : torch::autograd::Function<Scale> {
-  static torch::Tensor forward(AutogradContext* ctx, torch::Tensor x, double factor, int64_t times) {
+  static torch::Tensor forward(AutogradContext* ctx, torch::Tensor x, double factor,
+                               int64_t times) {
     ctx->saved_data["factor"] = factor;
     ctx->saved_data["times"] = times;
     for (int64_t i = 0; i < times; ++i) x = x * factor;
@@ -67,7 +69,8 @@ struct RowMax : torch::autograd::Function<RowMax> {
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     auto where = ctx->get_saved_variables()[0].unsqueeze(1);
-    auto out = torch::zeros({where.size(0), ctx->saved_data["columns"].toInt()}, grads[0].options());
+    auto out =
+        torch::zeros({where.size(0), ctx->saved_data["columns"].toInt()}, grads[0].options());
     return {out.scatter(1, where, grads[0].unsqueeze(1))};
   }
 };

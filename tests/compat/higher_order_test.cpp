@@ -50,8 +50,8 @@ TEST_CASE("unused inputs are an error unless allowed, and then undefined") {
   auto x = torch::ones({2}, torch::requires_grad());
   auto y = torch::ones({2}, torch::requires_grad());
   CHECK_THROWS_AS(torch::autograd::grad({(x * 2).sum()}, {x, y}), c10::Error);
-  auto grads =
-      torch::autograd::grad({(x * 2).sum()}, {x, y}, {}, torch::nullopt, false, /*allow_unused=*/true);
+  auto grads = torch::autograd::grad({(x * 2).sum()}, {x, y}, {}, torch::nullopt, false,
+                                     /*allow_unused=*/true);
   CHECK(torch::equal(grads[0], torch::full({2}, 2.0)));
   CHECK_FALSE(grads[1].defined());
   CHECK_FALSE(x.grad().defined());

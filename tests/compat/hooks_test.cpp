@@ -72,7 +72,8 @@ TEST_CASE("nodes take hook objects before and after they run") {
 
 TEST_CASE("an exception thrown by a hook reaches the caller, and the next pass works") {
   auto x = torch::ones({2}, torch::requires_grad());
-  unsigned h = x.register_hook([](torch::Tensor) -> torch::Tensor { throw std::runtime_error("stop"); });
+  unsigned h =
+      x.register_hook([](torch::Tensor) -> torch::Tensor { throw std::runtime_error("stop"); });
   CHECK_THROWS_WITH_AS((x * 2).sum().backward(), "stop", std::runtime_error);
   x.remove_hook(h);
   x.mutable_grad().reset();

@@ -108,5 +108,6 @@ TEST_CASE("the rate falls when a metric has stopped to improve") {
   CHECK(rate_after(3) == 1);
   CHECK(rate_after(3) == 0.5);
   CHECK(rate_after(2) == 0.5);
-  CHECK_THROWS_AS(Plateau(optimizer, Plateau::min, 0.5, 1, 1e-4, Plateau::rel, 0, {0.1F, 0.2F}), c10::Error);
+  CHECK_THROWS_AS(Plateau(optimizer, Plateau::min, 0.5, 1, 1e-4, Plateau::rel, 0, {0.1F, 0.2F}),
+                  c10::Error);
 }

@@ -51,16 +51,20 @@ TEST_CASE("compiled.85 anomaly mode names the result of grad() that holds NaN") 
     const DetectAnomalyGuard anomaly;
     Tensor x = parameter(0), other = parameter(2);
     Tensor loss = mode.call([&] { return (log(x) * 0.0 + other).sum(); });
-    check_contains(error_text([&] { mode.backward([&] { autograd::grad({loss}, {other, x}, {}, true); }); }),
-                   {"the backward of log returned NaN in output 0", "result 1 of grad()"});
+    check_contains(
+        error_text([&] { mode.backward([&] { autograd::grad({loss}, {other, x}, {}, true); }); }),
+        {"the backward of log returned NaN in output 0", "result 1 of grad()"});
     // A NaN that no node made.
     Tensor y = mode.call([&] { return other * 2; });
-    check_contains(error_text([&] { mode.backward([&] { autograd::grad({y}, {y}, {full({2}, kNan)}); }); }),
-                   {"result 0 of grad()", "holds NaN"});
+    check_contains(
+        error_text([&] { mode.backward([&] { autograd::grad({y}, {y}, {full({2}, kNan)}); }); }),
+        {"result 0 of grad()", "holds NaN"});
   });
 }
 
-TEST_CASE("anomaly mode is part of what was recorded, breaks no graph and calls hooks in the same order") {
+TEST_CASE(
+    "anomaly mode is part of what was recorded, breaks no graph and calls hooks in the same "
+    "order") {
   in_all_modes({.F = 1, .B = 1}, [](Mode& mode) {
     const DetectAnomalyGuard anomaly;
     Tensor x = parameter(3);

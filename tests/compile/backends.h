@@ -10,7 +10,8 @@ namespace grapnel {
 
 inline constexpr Backend kBackends[] = {Backend::eager, Backend::aot_eager, Backend::fused};
 
-/// Calls fn(options) for every backend with an empty cache, so that graph counts do not depend on the tests that ran before.
+/// Calls fn(options) for every backend with an empty cache, so that graph counts do not depend on
+/// the tests that ran before.
 template <class Fn>
 void on_each_backend(Fn&& fn, CompileOptions options = {}) {
   for (Backend backend : kBackends) {

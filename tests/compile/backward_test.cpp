@@ -8,7 +8,8 @@ TEST_CASE("a compiled backward gives the gradients of an eager one, in one graph
   on_each_backend([](const CompileOptions& options) {
     auto grads = [&](bool compiled) {
       manual_seed(2);
-      Tensor w1 = randn({6, 8}).requires_grad_(), w2 = randn({8, 2}).requires_grad_(), x = randn({5, 6});
+      Tensor w1 = randn({6, 8}).requires_grad_(), w2 = randn({8, 2}).requires_grad_(),
+             x = randn({5, 6});
       Tensor loss = x.matmul(w1).tanh().matmul(w2).square().mean();
       w1.register_hook([](const Tensor& g) { return g.clamp(-0.1, 0.1); });
       if (compiled) {
@@ -63,17 +64,21 @@ TEST_CASE("StrongBackward holds in a compiled pass, also when the hook throws af
   });
 }
 
-TEST_CASE("callbacks at the end of a pass run after opaque hooks, also when the pass is part of a longer recording") {
+TEST_CASE(
+    "callbacks at the end of a pass run after opaque hooks, also when the pass is part of a longer "
+    "recording") {
   on_each_backend([](const CompileOptions& options) {
     Tensor x = ones({2}, requires_grad());
     std::vector<int> order;
     x.register_hook(opaque([&](const Tensor&) { order.push_back(1); }));
-    x.register_post_accumulate_grad_hook([&](Tensor) { autograd::queue_callback([&] { order.push_back(2); }); });
+    x.register_post_accumulate_grad_hook(
+        [&](Tensor) { autograd::queue_callback([&] { order.push_back(2); }); });
     Tensor y = x * 2;
     y.register_hook([&](const Tensor&) { order.push_back(0); });
     compile([&] { y.sum().backward({}, true); }, options)();
     CHECK(order == std::vector<int>{0, 1, 2});
-    // A hook that is called after the opaque one brings that one about, too; here the callback is all that follows.
+    // A hook that is called after the opaque one brings that one about, too; here the callback is
+    // all that follows.
     order.clear();
     Tensor z = ones({2}, requires_grad());
     z.register_hook([&](const Tensor&) { autograd::queue_callback([&] { order.push_back(2); }); });
@@ -83,7 +88,9 @@ TEST_CASE("callbacks at the end of a pass run after opaque hooks, also when the 
   });
 }
 
-TEST_CASE("an opaque post-accumulate hook gets the leaf itself, also after the leaf was written in the same recording") {
+TEST_CASE(
+    "an opaque post-accumulate hook gets the leaf itself, also after the leaf was written in the "
+    "same recording") {
   on_each_backend([](const CompileOptions& options) {
     Tensor x = tensor({4.0}, requires_grad());
     std::vector<double> seen;
@@ -91,14 +98,16 @@ TEST_CASE("an opaque post-accumulate hook gets the leaf itself, also after the l
       seen.push_back(leaf.item<double>());
       seen.push_back(leaf.grad().item<double>());
     }));
-    compile([&] {
-      for (int i = 0; i < 2; ++i) {
-        x.reset_grad();
-        (x * x).sum().backward();
-        NoGradGuard no_grad;
-        x.sub_(x.grad() * 0.25);
-      }
-    }, options)();
+    compile(
+        [&] {
+          for (int i = 0; i < 2; ++i) {
+            x.reset_grad();
+            (x * x).sum().backward();
+            NoGradGuard no_grad;
+            x.sub_(x.grad() * 0.25);
+          }
+        },
+        options)();
     CHECK(seen.size() == 4);
     CHECK(x.item<double>() == 1);
   });
@@ -111,7 +120,8 @@ TEST_CASE("a gradient that an opaque hook keeps is not changed afterwards") {
       Tensor x = ones({3}, requires_grad()), w = ones({3}, requires_grad());
       std::vector<Tensor> kept;
       x.register_hook(opaque([&](const Tensor& g) { kept.push_back(g); }));
-      Tensor y = w * 1, u = sin(y), z = x + y;  // z hands one buffer to x and to y, where more is added later
+      Tensor y = w * 1, u = sin(y),
+             z = x + y;  // z hands one buffer to x and to y, where more is added later
       Tensor loss = z.sum() + u.sum();
       std::optional<CompiledBackward> scope;
       if (compiled) scope.emplace(options);

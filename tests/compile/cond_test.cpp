@@ -9,7 +9,10 @@ TEST_CASE("compiled.32 hooks survive a branch in the graph") {
     Tensor loss = mode.call([&] {
       Tensor y = x * 2.0;
       y.register_hook([](const Tensor& g) { return g * 2.0; });
-      return cond(x.sum() > 0, [](const Tensor& t) { return t + 1.0; }, [](const Tensor& t) { return t - 1.0; }, y).sum();
+      return cond(
+                 x.sum() > 0, [](const Tensor& t) { return t + 1.0; },
+                 [](const Tensor& t) { return t - 1.0; }, y)
+          .sum();
     });
     CHECK(loss.item<float>() == 9.0f);
     mode.backward([&] { loss.backward(); });
@@ -22,7 +25,10 @@ TEST_CASE("only the branch that holds contributes to gradients, of first and sec
     for (const double start : {2.0, -2.0}) {
       Tensor x = tensor({start}, requires_grad());
       Tensor y = mode.call([&] {
-        return cond(x.sum() > 0, [](const Tensor& t) { return t.log() * 2.0; }, [](const Tensor& t) { return t * t * t; }, x).sum();
+        return cond(
+                   x.sum() > 0, [](const Tensor& t) { return t.log() * 2.0; },
+                   [](const Tensor& t) { return t * t * t; }, x)
+            .sum();
       });
       Tensor g;
       mode.backward([&] { g = autograd::grad({y}, {x}, {}, true, true)[0]; });
@@ -42,10 +48,13 @@ TEST_CASE("branches that differ in shape, write outside or register hooks are re
     CHECK_THROWS_WITH_AS(f(), doctest::Contains(why), Error);
   };
   refused([](const Tensor& t) { return t.sum(); }, "one branch returns f32[] and the other f32[2]");
-  refused([&](const Tensor& t) { return p.add_(t) * 1.0; }, "writes to a tensor that it did not make");
-  refused([&](const Tensor& t) {
-    w.register_hook([](const Tensor&) {});
-    return t * 1.0;
-  }, "registers a hook");
+  refused([&](const Tensor& t) { return p.add_(t) * 1.0; },
+          "writes to a tensor that it did not make");
+  refused(
+      [&](const Tensor& t) {
+        w.register_hook([](const Tensor&) {});
+        return t * 1.0;
+      },
+      "registers a hook");
   CHECK(p[0].item<float>() == 1.0f);
 }

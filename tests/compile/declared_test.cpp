@@ -1,4 +1,5 @@
-/// Hooks that declare what they depend on: rules H1 to H3 of compiled-hooks.md, and how declarations become keys (K1 to K6).
+/// Hooks that declare what they depend on: rules H1 to H3 of compiled-hooks.md, and how
+/// declarations become keys (K1 to K6).
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -43,7 +44,9 @@ struct Power : FunctionPreHook {
   }
 };
 
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
 
 struct AuditGuard {
   explicit AuditGuard(int64_t every) { set_hook_audit(every); }
@@ -69,7 +72,8 @@ TEST_CASE("compiled.X6 a declared hook with a lifted factor is called once in a 
 }
 
 TEST_CASE(
-    "a declared hook is an ordinary hook in eager mode, and inside a captured step it is skipped like "
+    "a declared hook is an ordinary hook in eager mode, and inside a captured step it is skipped "
+    "like "
     "anywhere else") {
   on_each_backend([](const CompileOptions& options) {
     Tensor x = leaf(2);
@@ -92,7 +96,8 @@ TEST_CASE(
   });
 }
 
-TEST_CASE("hooks of equal declaration are interchangeable; another constant or type is another hook") {
+TEST_CASE(
+    "hooks of equal declaration are interchangeable; another constant or type is another hook") {
   on_each_backend([](const CompileOptions& options) {
     CompiledBackward scope(options);
     Scale first, second;
@@ -134,7 +139,8 @@ TEST_CASE("a declared hook is called once for every size, and that compiles noth
 }
 
 TEST_CASE(
-    "declared node hooks and post-accumulate hooks of the abstract types are skipped, and do what they did") {
+    "declared node hooks and post-accumulate hooks of the abstract types are skipped, and do what "
+    "they did") {
   struct AddTensor : FunctionPostHook {
     Tensor what;
     int* calls;
@@ -221,7 +227,9 @@ TEST_CASE("a declared hook that reads, draws, or calls what is opaque is called 
   }
 }
 
-TEST_CASE("a declared hook that depends on more than it lists is refused by name, or found by the audit") {
+TEST_CASE(
+    "a declared hook that depends on more than it lists is refused by name, or found by the "
+    "audit") {
   struct Undeclared {
     Tensor hidden;
     void compiled_args(CompiledNodeArgs& args) const { args.declare("undeclared"); }
@@ -303,7 +311,9 @@ TEST_CASE("lifted numbers take part in arithmetic among numbers, and every pass 
       args.lift(*a);
       args.lift(*b);
     }
-    Tensor operator()(const Tensor& g) const { return g * (Tensor(*a) * 2 + *b) + zeros_like(g) - *b; }
+    Tensor operator()(const Tensor& g) const {
+      return g * (Tensor(*a) * 2 + *b) + zeros_like(g) - *b;
+    }
   };
   on_each_backend([](const CompileOptions& options) {
     Affine hook{std::make_shared<Lifted>(0.0), std::make_shared<Lifted>(0.0)};
@@ -320,7 +330,8 @@ TEST_CASE("lifted numbers take part in arithmetic among numbers, and every pass 
       {
         // The same in eager mode.
         const engine::PassRunner* none = nullptr;
-        engine::PassRunner* const outer = engine::set_pass_runner(const_cast<engine::PassRunner*>(none));
+        engine::PassRunner* const outer =
+            engine::set_pass_runner(const_cast<engine::PassRunner*>(none));
         (y * 3).backward();
         engine::set_pass_runner(outer);
       }
@@ -332,8 +343,8 @@ TEST_CASE("lifted numbers take part in arithmetic among numbers, and every pass 
 }
 
 TEST_CASE("keys tell sequences of values apart (K1, K3)") {
-  const std::pair<uint64_t, size_t> lengths[] = {{0, 1},     {252, 1},        {253, 3},       {65535, 3},
-                                                 {65536, 5}, {4294967295, 5}, {4294967296, 9}};
+  const std::pair<uint64_t, size_t> lengths[] = {
+      {0, 1}, {252, 1}, {253, 3}, {65535, 3}, {65536, 5}, {4294967295, 5}, {4294967296, 9}};
   std::set<std::string> seen;
   for (const auto& [n, size] : lengths) {
     KeyWriter key;
@@ -366,7 +377,8 @@ TEST_CASE("keys tell sequences of values apart (K1, K3)") {
                              key_of(std::map<std::string, int>{{"a", 1}})};
   CHECK(std::set<std::string>(std::begin(all), std::end(all)).size() == std::size(all));
   // Maps are written in the order of their keys.
-  std::unordered_map<std::string, int> one{{"x", 1}, {"y", 2}, {"z", 3}}, two{{"z", 3}, {"x", 1}, {"y", 2}};
+  std::unordered_map<std::string, int> one{{"x", 1}, {"y", 2}, {"z", 3}},
+      two{{"z", 3}, {"x", 1}, {"y", 2}};
   CHECK(key_of(one) == key_of(two));
   CHECK(key_of(one) == key_of(std::map<std::string, int>{{"x", 1}, {"y", 2}, {"z", 3}}));
 }

@@ -1,5 +1,6 @@
-/// compiled-hooks.md section 4.3: scenarios of the eager suite that have to pass in a compiled backward as one graph. Those that read
-/// values in the middle are in tests/autograd and tests/nn, whose programs run once more with --compiled-backward.
+/// compiled-hooks.md section 4.3: scenarios of the eager suite that have to pass in a compiled
+/// backward as one graph. Those that read values in the middle are in tests/autograd and tests/nn,
+/// whose programs run once more with --compiled-backward.
 #include "tests/compile/modes.h"
 
 using namespace grapnel;
@@ -41,7 +42,8 @@ TEST_CASE("a compiled pass takes the list of node hooks as it is when the node i
 }
 
 TEST_CASE(
-    "retained gradients are results of the graph: repeated, through in-place changes and through views") {
+    "retained gradients are results of the graph: repeated, through in-place changes and through "
+    "views") {
   in_all_modes({.F = 1, .B = 2}, [](Mode& mode) {
     Tensor x = leaf(2);
     const auto [h, out] = mode.call([&] {
@@ -85,7 +87,8 @@ TEST_CASE(
   });
 }
 
-TEST_CASE("tensor hooks, retain-grad, node pre-hooks and post-hooks keep their order in one graph") {
+TEST_CASE(
+    "tensor hooks, retain-grad, node pre-hooks and post-hooks keep their order in one graph") {
   in_all_modes({}, [](Mode& mode) {
     Tensor x = leaf(1);
     std::string log;
@@ -143,7 +146,8 @@ TEST_CASE("multi-gradient hooks fire once in a compiled pass, with all gradients
     });
 }
 
-TEST_CASE("grad of a leaf and of a non-leaf runs tensor hooks, but node hooks only of nodes that run") {
+TEST_CASE(
+    "grad of a leaf and of a non-leaf runs tensor hooks, but node hooks only of nodes that run") {
   in_all_modes({}, [](Mode& mode) {
     Tensor x = leaf(2);
     int node_hooks = 0;
@@ -190,7 +194,8 @@ TEST_CASE("a post-hook registered by an unpack hook acts in the same compiled pa
 }
 
 TEST_CASE(
-    "a pass started by a hook of a leaf or a non-leaf is part of the graph, and its callbacks are its own") {
+    "a pass started by a hook of a leaf or a non-leaf is part of the graph, and its callbacks are "
+    "its own") {
   for (const bool on_leaf : {true, false})
     in_all_modes({}, [&](Mode& mode) {
       Tensor x = leaf(2);
@@ -199,7 +204,8 @@ TEST_CASE(
         autograd::queue_callback([&] { log += "outer "; });
         const EnableGradGuard on;
         Tensor inner = g.detach().set_requires_grad(true);
-        inner.register_hook([&](const Tensor&) { autograd::queue_callback([&] { log += "inner "; }); });
+        inner.register_hook(
+            [&](const Tensor&) { autograd::queue_callback([&] { log += "inner "; }); });
         (inner * 3).backward();
         return inner.grad() + g;
       };
@@ -223,7 +229,8 @@ TEST_CASE("post-accumulate hooks run in order of registration and see what the o
       log += "a";
       t.mutable_grad().add_(1);
     });
-    grad_accumulator(x)->register_hook([&](const variable_list&, const variable_list&) { log += "c"; });
+    grad_accumulator(x)->register_hook(
+        [&](const variable_list&, const variable_list&) { log += "c"; });
     x.register_post_accumulate_grad_hook([&](const Tensor& t) {
       log += "b";
       t.mutable_grad().mul_(2);
@@ -241,10 +248,11 @@ TEST_CASE("module backward hooks are inside the graph, also when it is different
     manual_seed(4);
     nn::Linear layer(3, 3);
     int fired = 0;
-    layer->register_full_backward_hook([&](nn::Module&, const variable_list& in, const variable_list&) {
-      ++fired;
-      return all_times(in, 2);
-    });
+    layer->register_full_backward_hook(
+        [&](nn::Module&, const variable_list& in, const variable_list&) {
+          ++fired;
+          return all_times(in, 2);
+        });
     Tensor x = randn({2, 3}).requires_grad_();
     Tensor out = mode.call([&] { return layer(x).tanh().sum(); });
     Tensor first;
@@ -272,9 +280,9 @@ TEST_CASE("invalid gradients are refused in a compiled pass as in an eager one")
   in_all_modes({.F = 2, .B = 0}, [](Mode& mode) {
     Tensor x = ones({3}, requires_grad()), y = ones({3}, requires_grad());
     Tensor wrong = mode.call([&] { return WrongShape::apply(x).sum(); });
-    CHECK_THROWS_WITH_AS(mode.backward([&] { wrong.backward(); }),
-                         doctest::Contains("returned a gradient of shape [2] for input 0, expected [3]"),
-                         Error);
+    CHECK_THROWS_WITH_AS(
+        mode.backward([&] { wrong.backward(); }),
+        doctest::Contains("returned a gradient of shape [2] for input 0, expected [3]"), Error);
     Tensor few = mode.call([&] { return TooFew::apply(x, y).sum(); });
     CHECK_THROWS_WITH_AS(mode.backward([&] { few.backward(); }),
                          doctest::Contains("returned 1 gradients, expected 2"), Error);

@@ -9,17 +9,20 @@ Tensors dense_layer(const Tensors& in) { return {relu(linear(in[0], in[1], in[2]
 
 }  // namespace
 
-TEST_CASE("what follows a product joins it: bias, activation, residual, mask, scale and conversion") {
+TEST_CASE(
+    "what follows a product joins it: bias, activation, residual, mask, scale and conversion") {
   const Tensor x = rand({8, 16}), w = rand({4, 16}), b = rand({4}), r = rand({8, 4});
   auto plan = [](auto fn) { return planned(fn).str(); };
   CHECK(plan([&] { return relu(linear(x, w, b)); }) == "[addmm relu]");
   CHECK(plan([&] { return gelu(matmul(x, w.t()) + b); }) == "[matmul add gelu]");
   CHECK(plan([&] { return r + linear(x, w, b); }) == "[addmm add]");
-  CHECK(plan([&] { return where(r > 0.5, matmul(x, w.t()) * 0.125, r); }) == "[matmul mul gt where]");
+  CHECK(plan([&] { return where(r > 0.5, matmul(x, w.t()) * 0.125, r); }) ==
+        "[matmul mul gt where]");
   CHECK(plan([&] { return matmul(x, w.t()).to(kFloat16); }) == "[matmul to]");
   CHECK(plan([&] { return matmul(x, w.t()).view({2, 16}) * 2.0; }) == "[matmul mul]");
   CHECK(plan([&] { return matmul(x, w.t()).relu_().add_(b); }) == "[matmul relu add]");
-  CHECK(plan([&] { return matmul(x.view({2, 4, 16}), w.t().expand({2, 16, 4})).tanh(); }) == "[matmul tanh]");
+  CHECK(plan([&] { return matmul(x.view({2, 4, 16}), w.t().expand({2, 16, 4})).tanh(); }) ==
+        "[matmul tanh]");
 }
 
 TEST_CASE("what does not follow a product element by element, or writes outside, stays by itself") {
@@ -43,12 +46,14 @@ TEST_CASE("what does not follow a product element by element, or writes outside,
   CHECK(plan([&] { return relu(matmul(x, w)); }) == "matmul relu");
 }
 
-TEST_CASE("a product is computed where its result will lie, unless something else is needed there") {
+TEST_CASE(
+    "a product is computed where its result will lie, unless something else is needed there") {
   const Tensor x = rand({8, 16}), w = rand({16, 8}), r = rand({8, 8});
   auto group = [](const Planned& p) { return p.plan.groups.at(0); };
   auto own = [](const Planned& p) {
     const compile_detail::Group& g = p.plan.groups.at(0);
-    return g.product.memory == p.trace.values[p.trace.outputs_of(p.trace.calls[g.product.call])[0]].slot;
+    return g.product.memory ==
+           p.trace.values[p.trace.outputs_of(p.trace.calls[g.product.call])[0]].slot;
   };
   const Planned replaced = planned([&] { return relu(matmul(x, w)); });
   CHECK_FALSE(own(replaced));
@@ -102,8 +107,8 @@ TEST_CASE("epilogues have eager's bits in every type and layout") {
   manual_seed(3);
   for (const DType type : {kFloat64, kFloat16, kBFloat16}) {
     CAPTURE(type);
-    CHECK(same_with_gradients(dense_layer,
-                              {randn({70, 90}).to(type), randn({260, 90}).to(type), randn({260}).to(type)}));
+    CHECK(same_with_gradients(
+        dense_layer, {randn({70, 90}).to(type), randn({260, 90}).to(type), randn({260}).to(type)}));
     CHECK(same_everywhere(
         [](const Tensors& in) {
           const Tensor y = matmul(in[0], in[1]);
@@ -112,17 +117,21 @@ TEST_CASE("epilogues have eager's bits in every type and layout") {
         {randn({70, 90}).to(type), randn({90, 50}).to(type)}));
   }
   for (const DType type : {kInt64, kInt32})
-    CHECK(same_everywhere([](const Tensors& in) { return Tensors{matmul(in[0], in[1]) * 3 + in[0].sum()}; },
-                          {randint(0, 9, {20, 30}).to(type), randint(0, 9, {30, 40}).to(type)}));
+    CHECK(same_everywhere(
+        [](const Tensors& in) { return Tensors{matmul(in[0], in[1]) * 3 + in[0].sum()}; },
+        {randint(0, 9, {20, 30}).to(type), randint(0, 9, {30, 40}).to(type)}));
   auto layer = [](const Tensors& in) { return Tensors{(matmul(in[0], in[1]) + in[2]).tanh()}; };
-  CHECK(same_with_gradients(layer, {randn({90, 70}).t(), randn({50, 90}).t(), randn({50, 70}).t()}));
-  CHECK(same_with_gradients(
-      layer, {randn({140, 90}).slice(0, 0, {}, 2), randn({90, 100}).slice(1, 10, 60), randn({1, 50})}));
+  CHECK(
+      same_with_gradients(layer, {randn({90, 70}).t(), randn({50, 90}).t(), randn({50, 70}).t()}));
+  CHECK(same_with_gradients(layer, {randn({140, 90}).slice(0, 0, {}, 2),
+                                    randn({90, 100}).slice(1, 10, 60), randn({1, 50})}));
   CHECK(same_with_gradients(layer, {randn({3, 2, 40, 30}), randn({2, 30, 20}), randn({40, 1})}));
   CHECK(same_with_gradients(layer, {randn({30}), randn({4, 30, 20}), randn({20})}));
 }
 
-TEST_CASE("a product that is needed as well, several results and results written again have eager's bits") {
+TEST_CASE(
+    "a product that is needed as well, several results and results written again have eager's "
+    "bits") {
   manual_seed(4);
   const Tensors in{randn({130, 60}), randn({60, 300}), randn({300}), randn({130, 300})};
   CHECK(same_everywhere(
@@ -172,8 +181,9 @@ TEST_CASE("a product that is needed as well, several results and results written
 
 TEST_CASE("softmax and layer norm behind a product have eager's bits") {
   manual_seed(5);
-  CHECK(same_with_gradients([](const Tensors& t) { return Tensors{softmax(matmul(t[0], t[1]) * 0.1, -1)}; },
-                            {randn({2, 70, 16}), randn({2, 16, 70})}));
+  CHECK(same_with_gradients(
+      [](const Tensors& t) { return Tensors{softmax(matmul(t[0], t[1]) * 0.1, -1)}; },
+      {randn({2, 70, 16}), randn({2, 16, 70})}));
   CHECK(same_with_gradients(
       [](const Tensors& t) {
         const Tensor y = t[2] + matmul(t[0], t[1]), c = y - y.mean({-1}, true);
@@ -188,22 +198,25 @@ TEST_CASE("convolutions take bias, activation and mask along, forward and backwa
   CHECK(planned([&] { return conv2d(x, w, b); }).str() == "conv2d");
   manual_seed(6);
   auto layer = [](const Tensors& t) {
-    return Tensors{gelu(conv2d(relu(conv2d(t[0], t[1], t[2], {1}, {1})), t[3], t[4], {2})), t[0] * 1.0};
+    return Tensors{gelu(conv2d(relu(conv2d(t[0], t[1], t[2], {1}, {1})), t[3], t[4], {2})),
+                   t[0] * 1.0};
   };
   for (const DType type : {kFloat32, kFloat64, kBFloat16}) {
     CAPTURE(type);
-    CHECK(
-        same_with_gradients(layer, {randn({5, 3, 9, 11}).to(type), randn({8, 3, 3, 3}).to(type),
-                                    randn({8}).to(type), randn({6, 8, 2, 2}).to(type), randn({6}).to(type)}));
+    CHECK(same_with_gradients(
+        layer, {randn({5, 3, 9, 11}).to(type), randn({8, 3, 3, 3}).to(type), randn({8}).to(type),
+                randn({6, 8, 2, 2}).to(type), randn({6}).to(type)}));
   }
   // Enough work for several tiles, along images and along channels.
   CHECK(same_with_gradients(layer, {randn({40, 3, 20, 20}), randn({32, 3, 3, 3}), randn({32}),
                                     randn({70, 32, 2, 2}), randn({70})}));
-  CHECK(
-      same_with_gradients([](const Tensors& t) { return Tensors{relu(conv2d(t[0], t[1], t[2], {1}, {1}))}; },
-                          {randn({1, 64, 30, 30}), randn({128, 64, 3, 3}), randn({128})}));
   CHECK(same_with_gradients(
-      [](const Tensors& t) { return Tensors{relu(conv2d(t[0], t[1], Tensor(), {1}, {1}, {1}, 4)) * 2.0}; },
+      [](const Tensors& t) { return Tensors{relu(conv2d(t[0], t[1], t[2], {1}, {1}))}; },
+      {randn({1, 64, 30, 30}), randn({128, 64, 3, 3}), randn({128})}));
+  CHECK(same_with_gradients(
+      [](const Tensors& t) {
+        return Tensors{relu(conv2d(t[0], t[1], Tensor(), {1}, {1}, {1}, 4)) * 2.0};
+      },
       {randn({3, 8, 10, 10}), randn({12, 2, 3, 3})}));
   CHECK(same_with_gradients(
       [](const Tensors& t) { return Tensors{tanh(conv2d(t[0].transpose(2, 3), t[1], t[2]))}; },
@@ -266,7 +279,8 @@ TEST_CASE("a compiled step with products needs no more memory than an eager one"
   }
 }
 
-TEST_CASE("a plan is checked: a product must not be computed in memory that its group still reads") {
+TEST_CASE(
+    "a plan is checked: a product must not be computed in memory that its group still reads") {
   const Tensor x = rand({8, 16}), w = rand({16, 8}), r = rand({8, 8});
   Planned p = planned([&] { return (r * 2.0).add_(matmul(x, w)); });
   compile_detail::Group& g = p.plan.groups.at(0);

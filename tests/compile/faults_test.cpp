@@ -1,4 +1,5 @@
-/// Failures of every stage, graphs of unusual form, caches that cannot be used: results stay right, or there is an error that says why.
+/// Failures of every stage, graphs of unusual form, caches that cannot be used: results stay right,
+/// or there is an error that says why.
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -74,13 +75,15 @@ TEST_CASE("with OnFailure::error a compile that fails is an error, and the next 
     auto f = compile(work, {.on_failure = OnFailure::error});
     CHECK_THROWS_WITH_AS(f(x), "compile: backend fused failed: a test asked for a failure.", Error);
     compile_detail::pass_options().fails = Stage::none;
-    if (codegen::kernel_for({})->state() == codegen::Kernel::State::ready) CHECK(f(x).equal(work(x)));
+    if (codegen::kernel_for({})->state() == codegen::Kernel::State::ready)
+      CHECK(f(x).equal(work(x)));
   }
 }
 
 TEST_CASE("machine code that cannot be made is interpreted, or an error, whatever step fails") {
   const Tensor x = rand({8, 30});
-  for (const JitFault fault : {JitFault::load, JitFault::compile, JitFault::link, JitFault::disk_read, JitFault::disk_write}) {
+  for (const JitFault fault : {JitFault::load, JitFault::compile, JitFault::link,
+                               JitFault::disk_read, JitFault::disk_write}) {
     CAPTURE(static_cast<int>(fault));
     const FreshCaches fresh;
     codegen::set_jit_fault_for_testing(fault);
@@ -88,7 +91,9 @@ TEST_CASE("machine code that cannot be made is interpreted, or an error, whateve
     CHECK(f(x).equal(work(x)));
     auto strict = compile(work, {.on_failure = OnFailure::error});
     FreshCaches::forget();
-    if (fault <= JitFault::link) CHECK_THROWS_WITH_AS(strict(x), doctest::Contains("No machine code for a fused group"), Error);
+    if (fault <= JitFault::link)
+      CHECK_THROWS_WITH_AS(strict(x), doctest::Contains("No machine code for a fused group"),
+                           Error);
   }
 }
 
@@ -123,7 +128,8 @@ TEST_CASE("a trace that grows past its limit is run in pieces, and that is no br
 TEST_CASE("compiled functions may be nested deeply: all of it is one graph") {
   std::function<Tensor(Tensor, int)> nested = [&](Tensor x, int depth) -> Tensor {
     if (depth == 0) return x;
-    auto inner = compile([&, depth](Tensor t) { return nested(t, depth - 1); }, {.fullgraph = depth % 2 == 0});
+    auto inner = compile([&, depth](Tensor t) { return nested(t, depth - 1); },
+                         {.fullgraph = depth % 2 == 0});
     return inner(x * 1.5 + 0.25).tanh();
   };
   auto f = compile([&](Tensor x) { return nested(x, 200); }, {.fullgraph = true});
@@ -140,12 +146,14 @@ TEST_CASE("a hook that throws while it is recorded leaves everything as it was")
       if (++calls == 1) throw std::runtime_error("not now");
       return g * 2.0;
     });
-    auto f = compile([&](Tensor x) {
-      (w * x).sum().backward();
-      NoGradGuard off;
-      w.sub_(w.grad() * 0.5);
-      return w.detach().clone();
-    }, options);
+    auto f = compile(
+        [&](Tensor x) {
+          (w * x).sum().backward();
+          NoGradGuard off;
+          w.sub_(w.grad() * 0.5);
+          return w.detach().clone();
+        },
+        options);
     CHECK_THROWS_WITH_AS(f(full({3}, 3.0)), "not now", std::runtime_error);
     CHECK_FALSE(w.grad().defined());
     CHECK(w.detach().equal(ones({3})));
@@ -159,7 +167,8 @@ TEST_CASE("tensors without elements pass through every backend") {
       CAPTURE(sizes);
       auto run = [](Tensor x) {
         const Tensor y = (x * 2.0 + 1.0).exp();
-        return std::vector<Tensor>{y, y.sum(), y.sum({-1}, true), y - y.sum({-1}, true), y.t().contiguous().sum({0})};
+        return std::vector<Tensor>{y, y.sum(), y.sum({-1}, true), y - y.sum({-1}, true),
+                                   y.t().contiguous().sum({0})};
       };
       if (sizes.size() > 2) return;
       auto f = compile(run, options);
@@ -186,7 +195,8 @@ TEST_CASE("a cache folder that is full, read-only, damaged or foreign changes no
     return f(x).equal(work(x));
   };
   CHECK(right());
-  for (const auto& entry : std::filesystem::directory_iterator(fresh.folder)) std::ofstream(entry.path(), std::ios::trunc) << "damaged";
+  for (const auto& entry : std::filesystem::directory_iterator(fresh.folder))
+    std::ofstream(entry.path(), std::ios::trunc) << "damaged";
   CHECK(right());
   for (const auto& entry : std::filesystem::directory_iterator(fresh.folder)) {
     std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
@@ -194,7 +204,8 @@ TEST_CASE("a cache folder that is full, read-only, damaged or foreign changes no
     file << "another version";
   }
   CHECK(right());
-  std::filesystem::permissions(fresh.folder, std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+  std::filesystem::permissions(
+      fresh.folder, std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
   CHECK(right());
   std::filesystem::permissions(fresh.folder, std::filesystem::perms::owner_all);
   setenv("GRAPNEL_CACHE_DIR", "/dev/full", 1);
@@ -205,10 +216,12 @@ TEST_CASE("a function that compiles graph after graph is told so once, with the 
   std::string warned;
   int warnings = 0;
   set_warning_handler([&](const std::string& text) { warned = text, ++warnings; });
-  auto f = compile([](Tensor x, int ops) {
-    for (int i = 0; i < ops; ++i) x = x + 1.0;
-    return x;
-  }, {.backend = Backend::aot_eager});
+  auto f = compile(
+      [](Tensor x, int ops) {
+        for (int i = 0; i < ops; ++i) x = x + 1.0;
+        return x;
+      },
+      {.backend = Backend::aot_eager});
   for (int i = 1; i <= 70; ++i) f(ones({2}), i);
   set_warning_handler([](const std::string& text) { MESSAGE(text); });
   CHECK(warnings == 1);
@@ -220,11 +233,13 @@ TEST_CASE("a function that compiles graph after graph is told so once, with the 
 TEST_CASE("borrowed memory is read when an op first sees it") {
   on_each_backend([](CompileOptions options) {
     float memory[3] = {1, 2, 3};
-    auto f = compile([&](Tensor x) {
-      const Tensor y = x * 2.0;
-      memory[0] = 100;
-      return y;
-    }, options);
+    auto f = compile(
+        [&](Tensor x) {
+          const Tensor y = x * 2.0;
+          memory[0] = 100;
+          return y;
+        },
+        options);
     CHECK(f(from_blob(memory, {3})).equal(tensor({2.0f, 4.0f, 6.0f})));
     // Writes go to the memory itself.
     Tensor blob = from_blob(memory, {3});
@@ -238,20 +253,23 @@ TEST_CASE("whether integers can be divided is looked at when the graph runs, wit
   on_each_backend([](CompileOptions options) {
     options.fullgraph = true;
     Tensor counter = zeros({2}, kInt64);
-    auto f = compile([&](Tensor a, Tensor b) {
-      const Tensor divisor = b - 1;
-      const Tensor quotient = floor_divide(a, divisor), rest = remainder(a, divisor);
-      counter.add_(1);
-      return quotient + rest + a.pow(divisor);
-    }, options);
+    auto f = compile(
+        [&](Tensor a, Tensor b) {
+          const Tensor divisor = b - 1;
+          const Tensor quotient = floor_divide(a, divisor), rest = remainder(a, divisor);
+          counter.add_(1);
+          return quotient + rest + a.pow(divisor);
+        },
+        options);
     const Tensor a = tensor({int64_t{7}, int64_t{9}}), b = tensor({int64_t{3}, int64_t{2}});
     CHECK(f(a, b).equal(floor_divide(a, b - 1) + remainder(a, b - 1) + a.pow(b - 1)));
     CHECK(counter.equal(ones({2}, kInt64)));
     const Tensor bad = tensor({int64_t{3}, int64_t{1}});
-    CHECK_THROWS_WITH_AS(f(a, bad), doctest::Contains("floor_divide: the divisor is 0 at [1]"), Error);
+    CHECK_THROWS_WITH_AS(f(a, bad), doctest::Contains("floor_divide: the divisor is 0 at [1]"),
+                         Error);
     CHECK_THROWS_WITH_AS(f(a, bad), doctest::Contains("faults_test.cpp"), Error);
     CHECK(counter.equal(ones({2}, kInt64)));
-    CHECK_THROWS_WITH_AS(compile([](Tensor x, Tensor y) { return x.pow(y - 5); }, options)(a, b), doctest::Contains("pow: the exponent is negative at [0]"),
-                         Error);
+    CHECK_THROWS_WITH_AS(compile([](Tensor x, Tensor y) { return x.pow(y - 5); }, options)(a, b),
+                         doctest::Contains("pow: the exponent is negative at [0]"), Error);
   });
 }

@@ -1,4 +1,5 @@
-/// Random programs give the same bits in every mode. GRAPNEL_FUZZ_PROGRAMS=100000 runs more of them, GRAPNEL_FUZZ_SEED starts elsewhere.
+/// Random programs give the same bits in every mode. GRAPNEL_FUZZ_PROGRAMS=100000 runs more of
+/// them, GRAPNEL_FUZZ_SEED starts elsewhere.
 #include <cstdlib>
 
 #include "tests/compile/backends.h"
@@ -36,12 +37,15 @@ Outcome outcome_of(const RandomProgram& program, Run&& run) {
 }  // namespace
 
 TEST_CASE("random programs give the same bits compiled as in eager mode, on each backend") {
-  const uint64_t first = from_environment("GRAPNEL_FUZZ_SEED", 1), count = from_environment("GRAPNEL_FUZZ_PROGRAMS", 300);
-  compile_detail::pass_options().background_kernels = from_environment("GRAPNEL_FUZZ_INTERPRET", 0) != 0;
+  const uint64_t first = from_environment("GRAPNEL_FUZZ_SEED", 1),
+                 count = from_environment("GRAPNEL_FUZZ_PROGRAMS", 300);
+  compile_detail::pass_options().background_kernels =
+      from_environment("GRAPNEL_FUZZ_INTERPRET", 0) != 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     CAPTURE(seed);
     const RandomProgram program(seed);
-    const Outcome want = outcome_of(program, [&](std::vector<Tensor> in) { return program.run(in); });
+    const Outcome want =
+        outcome_of(program, [&](std::vector<Tensor> in) { return program.run(in); });
     for (const Backend backend : kBackends) {
       CAPTURE(name(backend));
       CompileOptions options;

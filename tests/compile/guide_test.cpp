@@ -30,7 +30,8 @@ TEST_CASE("hooks guide: a first hook, and its handle") {
   {
     ScopedHook off = w.register_hook([](const Tensor& grad) { return zeros_like(grad); });
   }  // removed here, also if an exception leaves the block
-  for (const HookInfo& h : hooks_of(w)) std::cout << h.name << " at " << h.site << '\n';  // none left
+  for (const HookInfo& h : hooks_of(w))
+    std::cout << h.name << " at " << h.site << '\n';  // none left
   // end
   CHECK(values_of(w.grad()) == std::vector<double>{1, 1});
   CHECK(hooks_of(w).empty());
@@ -39,7 +40,9 @@ TEST_CASE("hooks guide: a first hook, and its handle") {
 TEST_CASE("hooks guide: every kind, in its order") {
   // guide
   std::vector<std::string> order;
-  auto says = [&order](std::string what) { return [&order, what](auto&&...) { order.push_back(what); }; };
+  auto says = [&order](std::string what) {
+    return [&order, what](auto&&...) { order.push_back(what); };
+  };
 
   Tensor x = ones({2}, requires_grad());
   Tensor y = x * 3;
@@ -47,8 +50,9 @@ TEST_CASE("hooks guide: every kind, in its order") {
   y.grad_fn()->register_prehook(says("y node pre"));
   y.retain_grad();
   y.register_hook(says("y tensor"));
-  x.register_post_accumulate_grad_hook(
-      [&](const Tensor& leaf) { order.push_back(leaf.grad().defined() ? "x accumulated" : "never"); });
+  x.register_post_accumulate_grad_hook([&](const Tensor& leaf) {
+    order.push_back(leaf.grad().defined() ? "x accumulated" : "never");
+  });
   x.register_hook([&](const Tensor&) {
     order.push_back("x tensor");
     autograd::queue_callback(says("end of pass"));
@@ -81,7 +85,8 @@ TEST_CASE("hooks guide: several gradients at once, and saved tensors") {
   Tensor a = ones({3}, requires_grad()), b = ones({3}, requires_grad());
   Tensor norm;
   register_multi_grad_hook({a, b}, [&](const variable_list& grads) {
-    norm = (grads[0].square().sum() + grads[1].square().sum()).sqrt();  // once per pass, when both are there
+    // Once per pass, when both are there.
+    norm = (grads[0].square().sum() + grads[1].square().sum()).sqrt();
   });
 
   int packed = 0;
@@ -101,12 +106,14 @@ TEST_CASE("hooks guide: hooks of modules and optimisers") {
   const Printed printed;
   // guide
   nn::Linear layer(3, 2);
-  layer->register_forward_hook([](nn::Module&, const nn::Args&, const Tensor& result) { return result * 2; },
-                               {.name = "double"});
-  layer->register_full_backward_hook([](nn::Module& m, const variable_list& grad_input,
-                                        const variable_list& grad_output) {
-    std::cout << m.name() << ": " << grad_output[0].shape() << " in, " << grad_input[0].shape() << " out\n";
-  });
+  layer->register_forward_hook(
+      [](nn::Module&, const nn::Args&, const Tensor& result) { return result * 2; },
+      {.name = "double"});
+  layer->register_full_backward_hook(
+      [](nn::Module& m, const variable_list& grad_input, const variable_list& grad_output) {
+        std::cout << m.name() << ": " << grad_output[0].shape() << " in, " << grad_input[0].shape()
+                  << " out\n";
+      });
   layer(ones({4, 3}, requires_grad())).sum().backward();  // layer->forward(x) would call no hooks
 
   optim::SGD optimizer(layer->parameters(), 0.1);
@@ -138,7 +145,8 @@ TEST_CASE("hooks guide: hooks in a compiled step") {
       {.fullgraph = true});
   for (int i = 0; i < 10; ++i) step(full({4}, i * 1.0));
 
-  CompileStats s = step.stats();  // 2 graphs (grad() undefined, then defined), 10 calls of the hook, no break
+  CompileStats s = step.stats();
+  // 2 graphs (grad() undefined, then defined), 10 calls of the hook, no break
   // end
   CHECK(calls == 10);
   CHECK(s.graphs == 2);
@@ -177,7 +185,8 @@ TEST_CASE("hooks guide: an opaque hook") {
   // guide
   Tensor w = ones({4}, requires_grad());
   w.register_hook(opaque([](const Tensor& grad) {
-    std::cout << "norm " << grad.norm().item<double>() << '\n';  // reading is fine here: the graph is running
+    // Reading is fine here: the graph is running.
+    std::cout << "norm " << grad.norm().item<double>() << '\n';
   }));
 
   CompiledBackward scope({.fullgraph = true});

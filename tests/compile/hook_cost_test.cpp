@@ -1,4 +1,5 @@
-/// What hooks cost in a compiled step: nothing but their results; and that changing them compiles nothing that was there before.
+/// What hooks cost in a compiled step: nothing but their results; and that changing them compiles
+/// nothing that was there before.
 #include "tests/compile/modes.h"
 
 using namespace grapnel;
@@ -10,7 +11,9 @@ struct Net {
   Tensor w1 = (randn({64, 128}) * 0.1).requires_grad_(), b1 = zeros({128}, requires_grad());
   Tensor w2 = (randn({128, 32}) * 0.1).requires_grad_(), b2 = zeros({32}, requires_grad());
   std::vector<Tensor> parameters() const { return {w1, b1, w2, b2}; }
-  Tensor loss(const Tensor& x) const { return (tanh(x.matmul(w1) + b1).matmul(w2) + b2).square().mean(); }
+  Tensor loss(const Tensor& x) const {
+    return (tanh(x.matmul(w1) + b1).matmul(w2) + b2).square().mean();
+  }
   void update() const {
     NoGradGuard no_grad;
     for (Tensor p : parameters()) p.sub_(p.grad() * 0.01);
@@ -53,12 +56,13 @@ Cost cost_of_step(bool hooked, std::vector<Tensor>* norms) {
 
 }  // namespace
 
-TEST_CASE("a hook that scales, clamps and sums squares adds no pass over memory beyond its scalars") {
+TEST_CASE(
+    "a hook that scales, clamps and sums squares adds no pass over memory beyond its scalars") {
   std::vector<Tensor> norms;
   const Cost without = cost_of_step(false, nullptr), with = cost_of_step(true, &norms);
-  MESSAGE("without hooks: ", without.kernels, " kernels, ", without.read, " bytes read, ", without.written,
-          " written; with a hook on every parameter: ", with.kernels, " kernels, ", with.read, " read, ",
-          with.written, " written");
+  MESSAGE("without hooks: ", without.kernels, " kernels, ", without.read, " bytes read, ",
+          without.written, " written; with a hook on every parameter: ", with.kernels, " kernels, ",
+          with.read, " read, ", with.written, " written");
   CHECK(norms.size() == 4);
   CHECK(with.kernels <= without.kernels);
   CHECK(with.read <= without.read);
@@ -66,7 +70,8 @@ TEST_CASE("a hook that scales, clamps and sums squares adds no pass over memory 
 }
 
 TEST_CASE(
-    "ten thousand hooks registered and removed between passes compile one graph for each distinct program") {
+    "ten thousand hooks registered and removed between passes compile one graph for each distinct "
+    "program") {
   on_each_backend([](const CompileOptions& options) {
     CompiledBackward scope(options);
     Tensor x = ones({8}, requires_grad());
@@ -78,7 +83,8 @@ TEST_CASE(
     };
     pass(3);
     for (int round = 0; round < 40; ++round) {
-      // Each closure is another type or captures another number; what it records is one of two programs.
+      // Each closure is another type or captures another number; what it records is one of two
+      // programs.
       std::vector<HookHandle> handles;
       for (int i = 0; i < 125; ++i) {
         const double k = round + i;
@@ -86,7 +92,8 @@ TEST_CASE(
         ++operations;
       }
       for (HookHandle& h : handles) h.remove(), ++operations;
-      ScopedHook scale = x.register_hook([round](const Tensor& g) { return g * static_cast<double>(round); });
+      ScopedHook scale =
+          x.register_hook([round](const Tensor& g) { return g * static_cast<double>(round); });
       pass(3.0 * round);
       ScopedHook shift = x.register_hook(std::function<Tensor(const Tensor&)>(
           [round](const Tensor& g) { return g + static_cast<double>(round); }));
@@ -100,46 +107,51 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "a whole step with every kind of hook in one graph equals eager mode bit for bit over a hundred steps") {
-  auto train = [](const std::function<Tensor(const std::function<Tensor(Tensor)>&, const Tensor&)>& run) {
-    manual_seed(5);
-    Net net;
-    std::vector<Tensor> seen;
-    net.w1.register_hook([](const Tensor& g) { return g.clamp(-0.05, 0.05); });
-    net.b1.register_hook([n = 0](const Tensor& g) mutable { return n++ % 2 ? g * 0.5 : g + 0.001; });
-    net.w2.register_post_accumulate_grad_hook([](Tensor p) { p.mutable_grad().mul_(0.9); });
-    net.b2.register_post_accumulate_grad_hook([](Tensor p) {
-      NoGradGuard no_grad;
-      p.sub_(p.grad() * 0.1);
-      p.reset_grad();
-    });
-    register_multi_grad_hook({net.w1, net.w2},
-                             [&](const variable_list& g) { seen.push_back(g[0].norm() + g[1].norm()); });
-    auto body = [&](Tensor x) {
-      Tensor h = tanh(x.matmul(net.w1) + net.b1);
-      h.retain_grad();
-      h.grad_fn()->register_prehook([](const variable_list& g) { return variable_list{g[0] * 1.25}; });
-      Tensor out = h.matmul(net.w2) + net.b2;
-      out.grad_fn()->register_hook([](const variable_list& in, const variable_list&) {
-        variable_list changed = in;
-        changed[0] = in[0] * 0.75;
-        return changed;
-      });
-      Tensor loss = out.square().mean();
-      loss.backward();
-      NoGradGuard no_grad;
-      for (Tensor p : {net.w1, net.b1, net.w2}) {
-        p.sub_(p.grad() * 0.1);
-        p.reset_grad();
-      }
-      return loss.detach() + h.grad().sum();
-    };
-    std::vector<Tensor> results;
-    for (int i = 0; i < 100; ++i) results.push_back(run(body, rand({4, 64})));
-    for (const Tensor& t : seen) results.push_back(t);
-    for (const Tensor& p : net.parameters()) results.push_back(p.detach());
-    return results;
-  };
+    "a whole step with every kind of hook in one graph equals eager mode bit for bit over a "
+    "hundred steps") {
+  auto train =
+      [](const std::function<Tensor(const std::function<Tensor(Tensor)>&, const Tensor&)>& run) {
+        manual_seed(5);
+        Net net;
+        std::vector<Tensor> seen;
+        net.w1.register_hook([](const Tensor& g) { return g.clamp(-0.05, 0.05); });
+        net.b1.register_hook(
+            [n = 0](const Tensor& g) mutable { return n++ % 2 ? g * 0.5 : g + 0.001; });
+        net.w2.register_post_accumulate_grad_hook([](Tensor p) { p.mutable_grad().mul_(0.9); });
+        net.b2.register_post_accumulate_grad_hook([](Tensor p) {
+          NoGradGuard no_grad;
+          p.sub_(p.grad() * 0.1);
+          p.reset_grad();
+        });
+        register_multi_grad_hook({net.w1, net.w2}, [&](const variable_list& g) {
+          seen.push_back(g[0].norm() + g[1].norm());
+        });
+        auto body = [&](Tensor x) {
+          Tensor h = tanh(x.matmul(net.w1) + net.b1);
+          h.retain_grad();
+          h.grad_fn()->register_prehook(
+              [](const variable_list& g) { return variable_list{g[0] * 1.25}; });
+          Tensor out = h.matmul(net.w2) + net.b2;
+          out.grad_fn()->register_hook([](const variable_list& in, const variable_list&) {
+            variable_list changed = in;
+            changed[0] = in[0] * 0.75;
+            return changed;
+          });
+          Tensor loss = out.square().mean();
+          loss.backward();
+          NoGradGuard no_grad;
+          for (Tensor p : {net.w1, net.b1, net.w2}) {
+            p.sub_(p.grad() * 0.1);
+            p.reset_grad();
+          }
+          return loss.detach() + h.grad().sum();
+        };
+        std::vector<Tensor> results;
+        for (int i = 0; i < 100; ++i) results.push_back(run(body, rand({4, 64})));
+        for (const Tensor& t : seen) results.push_back(t);
+        for (const Tensor& p : net.parameters()) results.push_back(p.detach());
+        return results;
+      };
   const std::vector<Tensor> want = train([](const auto& body, const Tensor& x) { return body(x); });
   on_each_backend([&](const CompileOptions& options) {
     CompileOptions whole = options;

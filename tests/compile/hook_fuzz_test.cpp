@@ -1,6 +1,6 @@
-/// Random graphs with random hooks behave the same in every mode: the same hooks, in the same order, with the same bits.
-/// GRAPNEL_FUZZ_PROGRAMS=100000 runs more of them, GRAPNEL_FUZZ_SEED starts elsewhere, GRAPNEL_FUZZ_DUMP=1 prints the events
-/// of programs that differ.
+/// Random graphs with random hooks behave the same in every mode: the same hooks, in the same
+/// order, with the same bits. GRAPNEL_FUZZ_PROGRAMS=100000 runs more of them, GRAPNEL_FUZZ_SEED
+/// starts elsewhere, GRAPNEL_FUZZ_DUMP=1 prints the events of programs that differ.
 #include <cstdlib>
 
 #include "tests/compile/hook_program.h"
@@ -17,7 +17,8 @@ uint64_t from_environment(const char* name, uint64_t otherwise) {
 }  // namespace
 
 TEST_CASE(
-    "random hooks on random graphs see the same events in eager, captured, compiled-backward and whole-step "
+    "random hooks on random graphs see the same events in eager, captured, compiled-backward and "
+    "whole-step "
     "mode") {
   const uint64_t first = from_environment("GRAPNEL_FUZZ_SEED", 1),
                  count = from_environment("GRAPNEL_FUZZ_PROGRAMS", 250);
@@ -48,8 +49,9 @@ TEST_CASE(
 }
 
 TEST_CASE("the order of events in random programs is the one that was written down") {
-  // A scheduler that is wrong in all modes alike would pass the test above. Rules that this number rests on: sections 1 and 6 of the specification, each
-  // with vectors of its own in tests/autograd. It changes only with the programs themselves.
+  // A scheduler that is wrong in all modes alike would pass the test above. Rules that this number
+  // rests on: sections 1 and 6 of the specification, each with vectors of its own in
+  // tests/autograd. It changes only with the programs themselves.
   uint64_t digest = 14695981039346656037u;
   auto add = [&](std::string_view text) {
     for (const char c : text) digest = (digest ^ static_cast<uint8_t>(c)) * 1099511628211u;

@@ -1,8 +1,10 @@
-/// Random graphs with random hooks, reproducible from a seed. Everything a hook sees or does becomes an event, and the list of events, with the
-/// bits of every argument, must be the same however the program is run.
+/// Random graphs with random hooks, reproducible from a seed. Everything a hook sees or does
+/// becomes an event, and the list of events, with the bits of every argument, must be the same
+/// however the program is run.
 ///
-/// What a program decides, it decides by its seed and by how often a hook fired, never by the mode it is run in. Opaque hooks are called in
-/// order with all other hooks, but maybe later than the code around a pass; so what the program itself notes stands in a list of its own.
+/// What a program decides, it decides by its seed and by how often a hook fired, never by the mode
+/// it is run in. Opaque hooks are called in order with all other hooks, but maybe later than the
+/// code around a pass; so what the program itself notes stands in a list of its own.
 #pragma once
 
 #include <deque>
@@ -15,7 +17,8 @@
 
 namespace grapnel {
 
-/// How the passes of a program are run. `forward` and `backward` wrap the two halves of a step; `step` wraps both.
+/// How the passes of a program are run. `forward` and `backward` wrap the two halves of a step;
+/// `step` wraps both.
 struct HookProgramMode {
   std::string name;
   bool capture = false, compiled_backward = false, whole_step = false;
@@ -64,7 +67,8 @@ class HookProgram {
   struct AsHook {
     HookProgram& program;
     std::mt19937_64* const outer;
-    AsHook(HookProgram& p, size_t id) : program(p), outer(std::exchange(p.rng_, &p.hooks_[id].rng)) {}
+    AsHook(HookProgram& p, size_t id)
+        : program(p), outer(std::exchange(p.rng_, &p.hooks_[id].rng)) {}
     ~AsHook() { program.rng_ = outer; }
   };
   struct Thrown : std::runtime_error {
@@ -75,12 +79,14 @@ class HookProgram {
   uint64_t pick(uint64_t n) { return draw() % n; }
   bool chance(uint64_t one_in) { return pick(one_in) == 0; }
 
-  // --- the log ----------------------------------------------------------------------------------------------------------
+  // --- the log
+  // ----------------------------------------------------------------------------------------------------------
 
   static HookEvent event(std::string what, const variable_list& values, bool copy) {
     NoGradGuard no_grad;
     HookEvent event{std::move(what), {}};
-    for (const Tensor& t : values) event.values.push_back(!t.defined() || !copy ? t : t.detach().clone());
+    for (const Tensor& t : values)
+      event.values.push_back(!t.defined() || !copy ? t : t.detach().clone());
     return event;
   }
   void note(std::string what, const variable_list& values = {}, bool copy = true) {
@@ -91,10 +97,12 @@ class HookProgram {
   }
   bool is_long() const { return passes_.back().events.size() > 300; }
 
-  // --- graphs -----------------------------------------------------------------------------------------------------------
+  // --- graphs
+  // -----------------------------------------------------------------------------------------------------------
 
   void make_leaves() {
-    // Made here and not where hooks are registered: what a step that fails has recorded is never computed.
+    // Made here and not where hooks are registered: what a step that fails has recorded is never
+    // computed.
     for (int i = 0; i < 5; ++i) constants_.push_back(full({}, i - 1.5, kFloat32));
     const Shape shapes[] = {{}, {3}, {2, 3}, {2, 1}, {1, 3}, {3, 2}};
     const DType types[] = {kFloat32, kFloat32, kFloat32, kFloat64, kBFloat16};
@@ -140,7 +148,9 @@ class HookProgram {
       case 2: return a.reshape({-1});
       case 3: return a.mean();
       case 4: return a.slice(0, 0, {}, 2);
-      default: return a.dim() == 2 ? a.to(kFloat32).matmul(a.to(kFloat32).transpose(0, 1)) : a.unsqueeze(0);
+      default:
+        return a.dim() == 2 ? a.to(kFloat32).matmul(a.to(kFloat32).transpose(0, 1))
+                            : a.unsqueeze(0);
     }
   }
   struct Squared : autograd::Function<Squared> {
@@ -208,7 +218,8 @@ class HookProgram {
     return total;
   }
 
-  // --- hooks --------------------------------------------------------------------------------------------------------------
+  // --- hooks
+  // --------------------------------------------------------------------------------------------------------------
 
   void add_hook(const Tensor& t) {
     if (hooks_.size() > 60) return;
@@ -231,7 +242,8 @@ class HookProgram {
         return t.is_leaf()
                    ? t.register_hook(one, {name})
                    : t.grad_fn()->register_prehook(
-                         [this, id](const variable_list& g) { return fire_list(id, "pre", g, {}); }, {name});
+                         [this, id](const variable_list& g) { return fire_list(id, "pre", g, {}); },
+                         {name});
       case 2:
         return t.is_leaf() ? t.register_hook(one, {name})
                            : t.grad_fn()->register_hook(
@@ -240,13 +252,15 @@ class HookProgram {
                                  },
                                  {name});
       case 3:
-        return t.register_hook(Declared{hooks_[id].lifted, static_cast<int>(hooks_[id].detail % 3)}, {name});
+        return t.register_hook(Declared{hooks_[id].lifted, static_cast<int>(hooks_[id].detail % 3)},
+                               {name});
       case 7:
       case 8:
         return chance(8)
-                   ? t.register_post_accumulate_grad_hook(
-                         opaque([this, id](const Tensor& leaf) { note(str("opaque ", id), {leaf.grad()}); }),
-                         {name})
+                   ? t.register_post_accumulate_grad_hook(opaque([this, id](const Tensor& leaf) {
+                                                            note(str("opaque ", id), {leaf.grad()});
+                                                          }),
+                                                          {name})
                    : t.register_post_accumulate_grad_hook(
                          [this, id](const Tensor& leaf) { fire_leaf(id, leaf); }, {name});
       default: return t.register_hook(one, {name});
@@ -278,7 +292,8 @@ class HookProgram {
     for (size_t i = 0; i < 3; ++i) tensors.push_back(from_pool());
     if (chance(2))
       hooks_[id].handle = register_multi_grad_hook(
-          tensors, [this, id](const variable_list& g) { note(str("all ", id), g); }, MultiGrad::all);
+          tensors, [this, id](const variable_list& g) { note(str("all ", id), g); },
+          MultiGrad::all);
     else
       hooks_[id].handle = register_multi_grad_hook(
           tensors, [this, id](const Tensor& g) { note(str("any ", id), {g}); }, MultiGrad::any);
@@ -293,8 +308,9 @@ class HookProgram {
     else note(str(kind, " ", id), {g}, detail % 7 != 0);  // a copy, or the very tensor
     if (!g.defined() || is_long()) return {};
     const AsHook as_hook(*this, id);
-    // Code that runs with the graph can neither change what the walk that recorded it has seen, nor draw in its turn.
-    // Nor can it leave a gradient with its history: its result is another tensor, always.
+    // Code that runs with the graph can neither change what the walk that recorded it has seen, nor
+    // draw in its turn. Nor can it leave a gradient with its history: its result is another tensor,
+    // always.
     constexpr uint64_t harmless[] = {0, 1, 2, 6, 7, 8, 18};
     switch (hooks_[id].opaque ? harmless[hooks_[id].deed % std::size(harmless)] : hooks_[id].deed) {
       case 0: return g * 2;
@@ -304,7 +320,8 @@ class HookProgram {
       case 4: hooks_[detail % hooks_.size()].handle.remove(); return {};
       case 5: add_hook(pool_[detail % pool_.size()]); return g - 1;
       case 6:
-        if (call == detail % 3) throw Thrown(str(hooks_[id].opaque ? "opaque" : "", "hook ", id, " threw"));
+        if (call == detail % 3)
+          throw Thrown(str(hooks_[id].opaque ? "opaque" : "", "hook ", id, " threw"));
         return hooks_[id].opaque ? g * 2 : Tensor();
       case 7: return g.sum().item<double>() > 0 ? g * 2 : -g;
       case 8: return g.clone();
@@ -319,7 +336,8 @@ class HookProgram {
       case 11: return g;
       case 12: return g.reshape({-1}).reshape(g.sizes());
       case 13: autograd::queue_callback([this, id] { note(str("callback ", id)); }); return {};
-      case 14: return detail % 5 ? g.clamp(-1.0, 1.0) : g.unsqueeze(0);  // of the wrong shape now and then
+      case 14:
+        return detail % 5 ? g.clamp(-1.0, 1.0) : g.unsqueeze(0);  // of the wrong shape now and then
       case 15: kept_.push_back(g); return {};
       case 16: return kept_.empty() || !fits_exactly(kept_.back(), g) ? g : g + kept_.back();
       case 17:
@@ -380,12 +398,14 @@ class HookProgram {
     }
   }
 
-  // --- passes -----------------------------------------------------------------------------------------------------------------
+  // --- passes
+  // -----------------------------------------------------------------------------------------------------------------
 
   Plan make_plan() { return {pick(7), draw(), draw(), chance(3), chance(2)}; }
 
   void backward(const Tensor& total, const Plan& plan) {
-    const variable_list inputs{leaves_[plan.input % leaves_.size()], pool_[plan.other % pool_.size()]};
+    const variable_list inputs{leaves_[plan.input % leaves_.size()],
+                               pool_[plan.other % pool_.size()]};
     switch (plan.form) {
       case 0:
         for (const Tensor& g : autograd::grad({total}, inputs, {}, plan.retain, false, true))
@@ -436,7 +456,8 @@ class HookProgram {
     if (!passes_.back().error.empty()) {
       // Only the order is the same in all modes now (RULINGS 4); start the next pass from what is.
       // An error of the library may come before an opaque call that was recorded.
-      std::erase_if(passes_.back().events, [](const HookEvent& e) { return e.what.rfind("opaque", 0) == 0; });
+      std::erase_if(passes_.back().events,
+                    [](const HookEvent& e) { return e.what.rfind("opaque", 0) == 0; });
       for (HookEvent& e : passes_.back().events) e.values.clear();
       passes_.back().results.clear();
       kept_.clear();
@@ -472,8 +493,9 @@ inline std::string text_of(const std::vector<HookPass>& passes) {
       for (const HookEvent& e : *list) {
         out += "  " + e.what;
         for (const Tensor& t : e.values)
-          out += t.defined() ? str(" ", t.dtype(), t.shape(), " ", t.numel() ? values_of(t)[0] : 0.0)
-                             : " undefined";
+          out += t.defined()
+                     ? str(" ", t.dtype(), t.shape(), " ", t.numel() ? values_of(t)[0] : 0.0)
+                     : " undefined";
         out += "\n";
       }
   }
@@ -481,15 +503,18 @@ inline std::string text_of(const std::vector<HookPass>& passes) {
 }
 
 /// What differs first, as a sentence; empty if nothing does.
-inline std::string first_difference(const std::vector<HookPass>& want, const std::vector<HookPass>& got) {
+inline std::string first_difference(const std::vector<HookPass>& want,
+                                    const std::vector<HookPass>& got) {
   auto text = [](const variable_list& values) {
     std::string out;
     for (const Tensor& t : values)
-      out += t.defined() ? str(" ", t.dtype(), t.shape(), " ", values_of(t).empty() ? 0.0 : values_of(t)[0])
-                         : " undefined";
+      out += t.defined()
+                 ? str(" ", t.dtype(), t.shape(), " ", values_of(t).empty() ? 0.0 : values_of(t)[0])
+                 : " undefined";
     return out;
   };
-  auto compare = [&](const std::vector<HookEvent>& a, const std::vector<HookEvent>& b) -> std::string {
+  auto compare = [&](const std::vector<HookEvent>& a,
+                     const std::vector<HookEvent>& b) -> std::string {
     const size_t common = std::min(a.size(), b.size());
     for (size_t i = 0; i < common; ++i) {
       if (a[i].what != b[i].what)
@@ -507,13 +532,14 @@ inline std::string first_difference(const std::vector<HookPass>& want, const std
   };
   for (size_t p = 0; p < want.size() && p < got.size(); ++p) {
     if (const std::string what = compare(want[p].events, got[p].events); !what.empty())
-      return str("pass ", p, ": ", what, "; ended with '", got[p].error, "', in eager mode '", want[p].error,
-                 "'");
+      return str("pass ", p, ": ", what, "; ended with '", got[p].error, "', in eager mode '",
+                 want[p].error, "'");
     if (const std::string what = compare(want[p].results, got[p].results); !what.empty())
       return str("pass ", p, ", results: ", what);
     // Messages may name the place in another way; that there is one must not differ.
     if (want[p].error.empty() != got[p].error.empty())
-      return str("pass ", p, " ended with '", got[p].error, "', in eager mode with '", want[p].error, "'");
+      return str("pass ", p, " ended with '", got[p].error, "', in eager mode with '",
+                 want[p].error, "'");
     if (want[p].error.rfind("hook ", 0) == 0 && want[p].error != got[p].error)
       return str("pass ", p, " threw '", got[p].error, "', in eager mode '", want[p].error, "'");
   }

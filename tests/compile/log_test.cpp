@@ -10,7 +10,8 @@ using namespace grapnel;
 
 namespace {
 
-constexpr char kLogged[] = "GRAPNEL_LOG names hooks where their ops are and prints every graph once";
+constexpr char kLogged[] =
+    "GRAPNEL_LOG names hooks where their ops are and prints every graph once";
 
 /// Two passes with four kinds of hooks: one graph, used twice.
 void passes_to_be_logged() {
@@ -25,7 +26,9 @@ void passes_to_be_logged() {
     y.grad_fn()->register_prehook([](const variable_list& g) { return variable_list{g[0].exp()}; },
                                   HookOptions("before"));
     y.grad_fn()->register_hook(
-        [](const variable_list& in, const variable_list&) { return variable_list{in[0].sin(), in[1]}; },
+        [](const variable_list& in, const variable_list&) {
+          return variable_list{in[0].sin(), in[1]};
+        },
         HookOptions("after"));
     y.sum().backward();
   }
@@ -40,7 +43,8 @@ std::string output_with(const std::string& topics) {
   REQUIRE(pipe != nullptr);
   std::string text;
   std::array<char, 4096> part;
-  while (const size_t n = std::fread(part.data(), 1, part.size(), pipe)) text.append(part.data(), n);
+  while (const size_t n = std::fread(part.data(), 1, part.size(), pipe))
+    text.append(part.data(), n);
   CHECK(pclose(pipe) == 0);
   return text;
 }

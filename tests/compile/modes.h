@@ -8,7 +8,8 @@
 
 namespace grapnel {
 
-/// One way of running a scenario. `call` runs the forward function, `backward` everything that belongs to the backward pass; both count graphs.
+/// One way of running a scenario. `call` runs the forward function, `backward` everything that
+/// belongs to the backward pass; both count graphs.
 struct Mode {
   bool capture = false, compiled_backward = false;
   CompileOptions options;
@@ -63,7 +64,9 @@ void in_all_modes(Most most, Fn&& fn, bool fullgraph = true) {
         mode.compiled_backward = compiled_backward;
         mode.options.backend = backend;
         mode.options.fullgraph = fullgraph;
-        const std::string where = str(capture ? "captured" : "not captured", compiled_backward ? ", compiled backward, " : ", eager backward, ", name(backend));
+        const std::string where =
+            str(capture ? "captured" : "not captured",
+                compiled_backward ? ", compiled backward, " : ", eager backward, ", name(backend));
         CAPTURE(where);
         fn(mode);
         CHECK(mode.forward_graphs <= most.F);

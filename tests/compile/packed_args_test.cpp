@@ -1,4 +1,5 @@
-/// PackedArgs: what is packed comes back, for the attributes of every op and every kind of member (K6 of compiled-hooks.md).
+/// PackedArgs: what is packed comes back, for the attributes of every op and every kind of member
+/// (K6 of compiled-hooks.md).
 #include "grapnel/ops/packed_args.h"
 
 #include <cstring>
@@ -48,7 +49,8 @@ TEST_CASE("the attributes of every op survive packing and unpacking (K6)") {
   CHECK(packed > 20);
 }
 
-TEST_CASE("every kind of member survives packing and unpacking, in order, and only as what it was (K6)") {
+TEST_CASE(
+    "every kind of member survives packing and unpacking, in order, and only as what it was (K6)") {
   PackedArgs args;
   const Tensor t = ones({2});
   const std::map<std::string, IValue> saved{
@@ -72,5 +74,6 @@ TEST_CASE("every kind of member survives packing and unpacking, in order, and on
   CHECK(args.unpack<TensorOptions>().dtype() == kFloat64);
   CHECK(args.unpack<std::map<std::string, IValue>>().at("alpha").toDouble() == 2.0);
   CHECK(args.unpack<std::string>() == "end");
-  CHECK_THROWS_WITH_AS(args.unpack<int>(), "PackedArgs: all 9 values have been unpacked already.", Error);
+  CHECK_THROWS_WITH_AS(args.unpack<int>(), "PackedArgs: all 9 values have been unpacked already.",
+                       Error);
 }

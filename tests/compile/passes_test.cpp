@@ -29,7 +29,9 @@ TEST_CASE("dead code is dropped, but not draws and not writes to tensors from ou
 }
 
 TEST_CASE("what was computed already is not computed again, unless an operand changed in between") {
-  auto twice = [](const Tensor& x, const Tensor& y) { return (x + y).exp().matmul((x + y).exp().t()); };
+  auto twice = [](const Tensor& x, const Tensor& y) {
+    return (x + y).exp().matmul((x + y).exp().t());
+  };
   CHECK(plan_of(twice) == "[add exp] matmul");
   auto changed = [](const Tensor& x, const Tensor& y) {
     Tensor z = x.clone();
@@ -43,7 +45,9 @@ TEST_CASE("what was computed already is not computed again, unless an operand ch
 }
 
 TEST_CASE("a copy that nobody changes is not made") {
-  auto copied = [](const Tensor& x, const Tensor& y) { return x.clone().matmul(y.contiguous().t().clone()); };
+  auto copied = [](const Tensor& x, const Tensor& y) {
+    return x.clone().matmul(y.contiguous().t().clone());
+  };
   CHECK(plan_of(copied) == "clone matmul");  // what is turned round has another layout
   auto written = [](const Tensor& x, const Tensor& y) {
     Tensor z = x.clone();

@@ -13,7 +13,8 @@ struct Planned {
   compile_detail::Simplified simplified;
   compile_detail::Plan plan;
 
-  /// The ops that run, in order; those of one kernel in brackets, those of one sweep in braces, ">" behind a prologue.
+  /// The ops that run, in order; those of one kernel in brackets, those of one sweep in braces, ">"
+  /// behind a prologue.
   std::string str() const {
     std::string text;
     size_t left = 0;
@@ -41,7 +42,8 @@ struct Planned {
   }
 };
 
-/// Records the function, which returns what stays alive, and plans it with the present pass_options().
+/// Records the function, which returns what stays alive, and plans it with the present
+/// pass_options().
 template <class Fn>
 Planned planned(Fn&& fn) {
   struct Sink final : record::Sink {
@@ -52,9 +54,9 @@ Planned planned(Fn&& fn) {
       verify(trace, result.simplified);
       result.trace = trace;
       redirect(result.trace, result.simplified);
-      result.plan =
-          compile_detail::make_plan(result.trace, result.simplified.skipped,
-                                    {options.fusion, options.sweeps, options.epilogues, options.prologues});
+      result.plan = compile_detail::make_plan(
+          result.trace, result.simplified.skipped,
+          {options.fusion, options.sweeps, options.epilogues, options.prologues});
       verify(result.trace, result.simplified.skipped, result.plan);
       for (capture::Slot& s : result.trace.slots) s.held.reset();
     }
@@ -69,7 +71,8 @@ Planned planned(Fn&& fn) {
 /// Sets a switch for the time of a test.
 class WithPasses {
  public:
-  explicit WithPasses(void (*set)(compile_detail::PassOptions&)) : before_(compile_detail::pass_options()) {
+  explicit WithPasses(void (*set)(compile_detail::PassOptions&))
+      : before_(compile_detail::pass_options()) {
     set(compile_detail::pass_options());
   }
   ~WithPasses() { compile_detail::pass_options() = before_; }

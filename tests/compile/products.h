@@ -20,7 +20,8 @@ class Threads {
   const int before_ = get_num_threads();
 };
 
-/// Whether a function gives eager's bits on one thread and on two, fused and not, from machine code and interpreted.
+/// Whether a function gives eager's bits on one thread and on two, fused and not, from machine code
+/// and interpreted.
 template <class Fn>
 bool same_everywhere(Fn fn, const Tensors& inputs) {
   const WithPasses restored([](compile_detail::PassOptions&) {});

@@ -1,4 +1,5 @@
-/// What prepares an operand of a product is computed piece by piece: see Note [Prologues] in compile/plan.h.
+/// What prepares an operand of a product is computed piece by piece: see Note [Prologues] in
+/// compile/plan.h.
 #include "tests/compile/products.h"
 
 using namespace grapnel;
@@ -44,7 +45,9 @@ TEST_CASE("what somebody else reads, or a product reads in another way, is compu
 
 TEST_CASE("prologues have eager's bits at all sizes, in every type") {
   manual_seed(21);
-  auto layer = [](const Tensors& in) { return Tensors{relu(linear(gelu(in[0]) * 0.5, in[1], in[2]))}; };
+  auto layer = [](const Tensors& in) {
+    return Tensors{relu(linear(gelu(in[0]) * 0.5, in[1], in[2]))};
+  };
   for (const auto& [m, k, n] : {std::array<int64_t, 3>{1, 1, 1},
                                 {1, 70, 33},
                                 {33, 70, 1},
@@ -60,8 +63,8 @@ TEST_CASE("prologues have eager's bits at all sizes, in every type") {
   }
   for (const DType type : {kFloat64, kBFloat16, kFloat16}) {
     CAPTURE(type);
-    CHECK(
-        same_everywhere(layer, {randn({1300, 40}).to(type), randn({50, 40}).to(type), randn({50}).to(type)}));
+    CHECK(same_everywhere(
+        layer, {randn({1300, 40}).to(type), randn({50, 40}).to(type), randn({50}).to(type)}));
   }
   CHECK(same_everywhere([](const Tensors& in) { return Tensors{matmul(in[0] * 3, in[1])}; },
                         {randint(0, 9, {1200, 30}), randint(0, 9, {30, 40})}));
@@ -99,12 +102,14 @@ TEST_CASE("images are prepared run by run, forward and for the gradient") {
     auto layer = [](const Tensors& t) {
       return Tensors{relu(conv2d(tanh(t[0]) * 2.0, t[1], t[2], {1}, {1}))};
     };
+    CHECK(same_everywhere(layer, {randn({40, 3, 16, 16}).to(type), randn({20, 3, 3, 3}).to(type),
+                                  randn({20}).to(type)}));
+    CHECK(same_with_gradients(layer, {randn({40, 3, 16, 16}).to(type),
+                                      randn({20, 3, 3, 3}).to(type), randn({20}).to(type)}));
     CHECK(same_everywhere(
-        layer, {randn({40, 3, 16, 16}).to(type), randn({20, 3, 3, 3}).to(type), randn({20}).to(type)}));
-    CHECK(same_with_gradients(
-        layer, {randn({40, 3, 16, 16}).to(type), randn({20, 3, 3, 3}).to(type), randn({20}).to(type)}));
-    CHECK(same_everywhere(
-        [](const Tensors& t) { return Tensors{conv2d(t[0].neg(), t[1], Tensor(), {2}, {1}, {1}, 2)}; },
+        [](const Tensors& t) {
+          return Tensors{conv2d(t[0].neg(), t[1], Tensor(), {2}, {1}, {1}, 2)};
+        },
         {randn({40, 4, 16, 16}).to(type), randn({20, 2, 3, 3}).to(type)}));
   }
 }

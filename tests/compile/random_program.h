@@ -1,4 +1,5 @@
-/// Random programs over tensors, reproducible from a seed: ops, views, writes through views, reductions, types, draws, drops.
+/// Random programs over tensors, reproducible from a seed: ops, views, writes through views,
+/// reductions, types, draws, drops.
 #pragma once
 
 #include <random>
@@ -42,7 +43,9 @@ class RandomProgram {
   using Rng = std::mt19937_64;
   static bool is_int(const Tensor& t) { return !t.is_floating_point(); }
 
-  static Tensor pick(const std::vector<Tensor>& pool, Rng& rng) { return pool[rng() % pool.size()]; }
+  static Tensor pick(const std::vector<Tensor>& pool, Rng& rng) {
+    return pool[rng() % pool.size()];
+  }
   /// Another tensor that broadcasts against `a`, or a.
   static Tensor partner(const std::vector<Tensor>& pool, const Tensor& a, Rng& rng) {
     for (int tries = 0; tries < 6; ++tries) {
@@ -105,8 +108,9 @@ class RandomProgram {
     switch (rng() % 8) {
       case 0: return a + b;
       case 1:
-        return a.dtype() == kBool && b.dtype() == kBool ? a ^ b
-                                                        : a - b.to(b.dtype() == kBool ? kInt64 : b.dtype());
+        return a.dtype() == kBool && b.dtype() == kBool
+                   ? a ^ b
+                   : a - b.to(b.dtype() == kBool ? kInt64 : b.dtype());
       case 2: return a * b;
       case 3: return maximum(a, b);
       case 4: return minimum(a, b);
@@ -143,18 +147,23 @@ class RandomProgram {
       }
       case 2: return a * 0.5 - (a * 0.5).sum({-1}).unsqueeze(-1);
       case 3: return a + (a * a).sum({-1}, true).expand_as(a);
-      case 4: return a.dim() > 1 && a.size(0) == a.size(-1) ? a.tanh() + a.tanh().sum({-1}) : a.tanh() * top;
+      case 4:
+        return a.dim() > 1 && a.size(0) == a.size(-1) ? a.tanh() + a.tanh().sum({-1})
+                                                      : a.tanh() * top;
       default: return (a - top).exp().sum({-1}, true).log() + top;
     }
   }
   /// Products and convolutions with something before and behind them.
   static void product(std::vector<Tensor>& pool, const Tensor& a, Rng& rng) {
-    if (a.dtype() == kBool || a.dtype() == kUInt8 || a.dim() == 0 || a.dim() > 3 || a.numel() > 5000) return;
+    if (a.dtype() == kBool || a.dtype() == kUInt8 || a.dim() == 0 || a.dim() > 3 ||
+        a.numel() > 5000)
+      return;
     if (a.dim() > 1 && a.size(-2) > 100) return;
     const auto width = static_cast<int64_t>(1 + rng() % 40);
     const Tensor weight = (rand({width, a.size(-1)}) * 4.0 - 2.0).to(a.dtype()),
                  bias = rand({width}).to(a.dtype());
-    const Tensor batch = a.dim() == 3 ? rand({a.size(0), a.size(2), width}).to(a.dtype()) : weight.t();
+    const Tensor batch =
+        a.dim() == 3 ? rand({a.size(0), a.size(2), width}).to(a.dtype()) : weight.t();
     // The last thing before the product.
     const Tensor left = rng() % 2 ? a : unary(a, rng);
     Tensor y;
@@ -167,7 +176,8 @@ class RandomProgram {
       default:
         if (a.dim() < 2 || is_int(a) || a.size(-1) < 2 || a.size(-2) < 2) return;
         y = conv2d(left.reshape({a.numel() / (a.size(-1) * a.size(-2)), 1, a.size(-2), a.size(-1)}),
-                   (rand({3, 1, 2, 2}) - 0.5).to(a.dtype()), rng() % 2 ? rand({3}).to(a.dtype()) : Tensor());
+                   (rand({3, 1, 2, 2}) - 0.5).to(a.dtype()),
+                   rng() % 2 ? rand({3}).to(a.dtype()) : Tensor());
     }
     if (rng() % 3 == 0) pool.push_back(y);
     const auto chain = rng() % 4;
@@ -257,9 +267,12 @@ class RandomProgram {
           pool.push_back(a.matmul(a.transpose(-1, -2)));
         else pool.push_back(a.clone());
         break;
-      case 12: pool.push_back(rng() % 2 ? zeros_like(a) : rng() % 2 ? rand({3}) : full_like(a, 1)); break;
+      case 12:
+        pool.push_back(rng() % 2 ? zeros_like(a) : rng() % 2 ? rand({3}) : full_like(a, 1));
+        break;
       default:
-        if (pool.size() > 4) pool.erase(pool.begin() + 3 + static_cast<ptrdiff_t>(rng() % (pool.size() - 3)));
+        if (pool.size() > 4)
+          pool.erase(pool.begin() + 3 + static_cast<ptrdiff_t>(rng() % (pool.size() - 3)));
     }
     if (pool.back().numel() > 20000) pool.pop_back();
   }

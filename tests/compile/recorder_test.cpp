@@ -52,12 +52,14 @@ TEST_CASE("tensors from outside are written in place, in order, and keep their i
     Tensor p = ones({4}), g = full({4}, 0.5);
     const Tensor before = p;
     const void* memory = p.data_ptr();
-    auto f = compile([&](double lr) {
-      const Tensor old = p * 1.0;
-      p.sub_(g * lr);
-      g.zero_();
-      return old + p;
-    }, options);
+    auto f = compile(
+        [&](double lr) {
+          const Tensor old = p * 1.0;
+          p.sub_(g * lr);
+          g.zero_();
+          return old + p;
+        },
+        options);
     const Tensor sum = f(0.25);
     CHECK(p.data_ptr() == memory);
     CHECK(before[0].item<float>() == 0.875f);
@@ -79,11 +81,13 @@ TEST_CASE("a function that returns its argument returns that very tensor") {
 TEST_CASE("values that are kept anywhere are computed, dead ones are not stored") {
   on_each_backend([](const CompileOptions& options) {
     std::vector<Tensor> kept;
-    auto f = compile([&](Tensor x) {
-      Tensor dead = x * 5.0;
-      kept.push_back(dead + 1.0);
-      return x - 1.0;
-    }, options);
+    auto f = compile(
+        [&](Tensor x) {
+          Tensor dead = x * 5.0;
+          kept.push_back(dead + 1.0);
+          return x - 1.0;
+        },
+        options);
     f(ones({3}));
     CHECK(kept[0][2].item<float>() == 6.0f);
   });
@@ -91,12 +95,14 @@ TEST_CASE("values that are kept anywhere are computed, dead ones are not stored"
 
 TEST_CASE("memory that a function makes and fills by hand is no reason for a break") {
   on_each_backend([](const CompileOptions& options) {
-    auto f = compile([](Tensor x) {
-      Tensor y = x * 2.0, table = empty({2});
-      table.data_ptr<float>()[0] = 5.0f;
-      table.data_ptr<float>()[1] = 7.0f;
-      return y + table;
-    }, options);
+    auto f = compile(
+        [](Tensor x) {
+          Tensor y = x * 2.0, table = empty({2});
+          table.data_ptr<float>()[0] = 5.0f;
+          table.data_ptr<float>()[1] = 7.0f;
+          return y + table;
+        },
+        options);
     CHECK(f(ones({2}))[1].item<float>() == 9.0f);
     CHECK(f.stats().breaks == 0);
     CHECK(f.stats().graphs == 1);
@@ -110,11 +116,13 @@ TEST_CASE("memory that a function makes and fills by hand is no reason for a bre
 
 TEST_CASE("reading a value breaks the graph, with the reader and the line as reason") {
   on_each_backend([](const CompileOptions& options) {
-    auto f = compile([](Tensor x) {
-      Tensor y = x * 2.0;
-      if (y.sum().item<float>() > 0) y = y + 1.0;
-      return y;
-    }, options);
+    auto f = compile(
+        [](Tensor x) {
+          Tensor y = x * 2.0;
+          if (y.sum().item<float>() > 0) y = y + 1.0;
+          return y;
+        },
+        options);
     CHECK(f(ones({2}))[0].item<float>() == 3.0f);
     CHECK(f.stats().breaks == 1);
     CHECK(f.stats().graphs == 2);
@@ -128,16 +136,21 @@ TEST_CASE("reading a value breaks the graph, with the reader and the line as rea
 TEST_CASE("under fullgraph reading a value is an error, and nothing was run") {
   CompileOptions options;
   options.fullgraph = true;
-  on_each_backend([](const CompileOptions& o) {
-    Tensor p = ones({2});
-    auto f = compile([&](Tensor x) {
-      p.add_(x);
-      return p.sum().item<float>();
-    }, o);
-    CHECK_THROWS_WITH_AS(f(ones({2})), doctest::Contains("fullgraph: item reads a value"), Error);
-    CHECK(p[0].item<float>() == 1.0f);
-    CHECK(p._version() == 0);
-  }, options);
+  on_each_backend(
+      [](const CompileOptions& o) {
+        Tensor p = ones({2});
+        auto f = compile(
+            [&](Tensor x) {
+              p.add_(x);
+              return p.sum().item<float>();
+            },
+            o);
+        CHECK_THROWS_WITH_AS(f(ones({2})), doctest::Contains("fullgraph: item reads a value"),
+                             Error);
+        CHECK(p[0].item<float>() == 1.0f);
+        CHECK(p._version() == 0);
+      },
+      options);
 }
 
 TEST_CASE("a body that throws has done nothing: values, versions and the generator are as before") {
@@ -145,12 +158,14 @@ TEST_CASE("a body that throws has done nothing: values, versions and the generat
     manual_seed(7);
     Tensor p = ones({2}), escaped;
     const GeneratorState state = default_generator().state();
-    auto f = compile([&](Tensor x) {
-      p.add_(x);
-      p.mul_(rand({2}));
-      escaped = p * 2.0;
-      throw std::runtime_error("stop");
-    }, options);
+    auto f = compile(
+        [&](Tensor x) {
+          p.add_(x);
+          p.mul_(rand({2}));
+          escaped = p * 2.0;
+          throw std::runtime_error("stop");
+        },
+        options);
     CHECK_THROWS_WITH(f(ones({2})), "stop");
     CHECK(p[0].item<float>() == 1.0f);
     CHECK(p._version() == 0);
@@ -201,7 +216,8 @@ TEST_CASE("nodes are real: backward outside a compiled forward equals eager") {
   });
 }
 
-TEST_CASE("a whole step, forward, backward and update, is one graph and equals eager over many steps") {
+TEST_CASE(
+    "a whole step, forward, backward and update, is one graph and equals eager over many steps") {
   on_each_backend([](const CompileOptions& options) {
     auto run = [&](bool compiled) {
       manual_seed(1);

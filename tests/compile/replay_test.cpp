@@ -31,13 +31,16 @@ struct Sums {
 
 }  // namespace
 
-TEST_CASE("a replayed function runs its body once for every kind of arguments, and computes every time") {
+TEST_CASE(
+    "a replayed function runs its body once for every kind of arguments, and computes every time") {
   on_each_backend([](CompileOptions options) {
     int calls = 0;
-    auto f = compile([&](const Tensor& x, double scale) {
-      ++calls;
-      return (x * scale).exp() + x;
-    }, replaying(options));
+    auto f = compile(
+        [&](const Tensor& x, double scale) {
+          ++calls;
+          return (x * scale).exp() + x;
+        },
+        replaying(options));
     for (int i = 0; i < 5; ++i) {
       const Tensor x = rand({4, 3});
       CHECK(f(x, 0.5).equal((x * 0.5).exp() + x));
@@ -57,9 +60,15 @@ TEST_CASE("a replayed function runs its body once for every kind of arguments, a
   });
 }
 
-TEST_CASE("results are new tensors each time; arguments and captured tensors that are returned are themselves") {
+TEST_CASE(
+    "results are new tensors each time; arguments and captured tensors that are returned are "
+    "themselves") {
   const Tensor captured = rand({3});
-  auto f = compile([&](Tensor x) { return std::make_tuple(x + captured, x, x.slice(0, 1), captured, Tensor(), 7); }, replaying());
+  auto f = compile(
+      [&](Tensor x) {
+        return std::make_tuple(x + captured, x, x.slice(0, 1), captured, Tensor(), 7);
+      },
+      replaying());
   const Tensor a = rand({3}), b = rand({3});
   const auto first = f(a), second = f(b);
   CHECK(std::get<0>(first).equal(a + captured));
@@ -84,21 +93,24 @@ TEST_CASE("captured tensors are read as they are at each replay") {
 
 TEST_CASE("lists, tuples, optionals and structs pass through a replay") {
   int calls = 0;
-  auto f = compile([&](std::vector<Tensor> list, std::optional<Tensor> extra, std::string how) {
-    ++calls;
-    Sums p;
-    p.sum = list[0] + list[1];
-    p.product = extra ? list[0] * *extra : list[0] * list[1];
-    p.count = static_cast<int64_t>(how.size());
-    return p;
-  }, replaying());
+  auto f = compile(
+      [&](std::vector<Tensor> list, std::optional<Tensor> extra, std::string how) {
+        ++calls;
+        Sums p;
+        p.sum = list[0] + list[1];
+        p.product = extra ? list[0] * *extra : list[0] * list[1];
+        p.count = static_cast<int64_t>(how.size());
+        return p;
+      },
+      replaying());
   for (int i = 0; i < 3; ++i) {
     const Tensor a = rand({2}), b = rand({2}), c = rand({2});
     const Sums p = f(std::vector<Tensor>{a, b}, std::optional<Tensor>(c), std::string("four"));
     CHECK(p.sum.equal(a + b));
     CHECK(p.product.equal(a * c));
     CHECK(p.count == 4);
-    CHECK(f(std::vector<Tensor>{a, b}, std::optional<Tensor>(), std::string("four")).product.equal(a * b));
+    CHECK(f(std::vector<Tensor>{a, b}, std::optional<Tensor>(), std::string("four"))
+              .product.equal(a * b));
   }
   CHECK(calls == 2);
 }
@@ -118,18 +130,30 @@ TEST_CASE("what no pure function does is refused, by name and line, and leaves n
   const Tensor x = ones({3});
   const CompileOptions options = replaying();
   auto message = [&](auto fn) { return error_text([&] { compile(fn, options)(x); }); };
-  CHECK(message([&](Tensor t) { return outside.add_(t), t * 2.0; }).find("replay: the function writes to a tensor from outside (add") == 0);
+  CHECK(message([&](Tensor t) {
+          return outside.add_(t), t * 2.0;
+        }).find("replay: the function writes to a tensor from outside (add") == 0);
   CHECK(outside.equal(zeros({3})));
-  CHECK(message([](Tensor t) { return t + rand({3}); }).find("replay: the function draws random numbers (uniform") == 0);
-  CHECK(message([](Tensor t) { return t * t.sum().item<float>(); }).find("replay: the function looks at a value (item reads a value at ") == 0);
-  CHECK(message([&](Tensor t) { return kept = t * 3.0, t * 2.0; }).find("replay: the function keeps a tensor that it does not return") == 0);
-  CHECK(message([](Tensor t) { return invoke([](const Tensor& s) { return s; }, t) * 2.0; }).find("replay: the function calls code that is not recorded") == 0);
+  CHECK(message([](Tensor t) {
+          return t + rand({3});
+        }).find("replay: the function draws random numbers (uniform") == 0);
+  CHECK(message([](Tensor t) {
+          return t * t.sum().item<float>();
+        }).find("replay: the function looks at a value (item reads a value at ") == 0);
+  CHECK(message([&](Tensor t) {
+          return kept = t * 3.0, t * 2.0;
+        }).find("replay: the function keeps a tensor that it does not return") == 0);
+  CHECK(message([](Tensor t) {
+          return invoke([](const Tensor& s) { return s; }, t) * 2.0;
+        }).find("replay: the function calls code that is not recorded") == 0);
 }
 
 TEST_CASE("functions whose results require grad are refused") {
   const Tensor w = ones({3}, requires_grad());
   auto f = compile([&](Tensor x) { return x * w; }, replaying());
-  CHECK_THROWS_WITH_AS(f(ones({3})), doctest::Contains("replay: the function returns a tensor that requires grad"), Error);
+  CHECK_THROWS_WITH_AS(
+      f(ones({3})), doctest::Contains("replay: the function returns a tensor that requires grad"),
+      Error);
   {
     const NoGradGuard off;
     CHECK(f(ones({3})).equal(ones({3})));
@@ -143,7 +167,9 @@ TEST_CASE("types that cannot be replayed are refused when they are used") {
     int* pointer;
   };
   auto f = compile([](Tensor x, Opaque) { return x * 2.0; }, replaying());
-  CHECK_THROWS_WITH_AS(f(ones({2}), Opaque{nullptr}), doctest::Contains("replay: arguments and results have to be tensors"), Error);
+  CHECK_THROWS_WITH_AS(f(ones({2}), Opaque{nullptr}),
+                       doctest::Contains("replay: arguments and results have to be tensors"),
+                       Error);
 }
 
 TEST_CASE("audit mode notices a function that is not pure") {
@@ -154,12 +180,17 @@ TEST_CASE("audit mode notices a function that is not pure") {
   numbers(x);
   CHECK(numbers(x).equal(x));
   scale = 2;
-  CHECK_THROWS_WITH_AS(numbers(x), doctest::Contains("replay audit: the number that is operand 1 has changed, in call 0, mul at "), Error);
+  CHECK_THROWS_WITH_AS(
+      numbers(x),
+      doctest::Contains(
+          "replay audit: the number that is operand 1 has changed, in call 0, mul at "),
+      Error);
   Tensor w = rand({3});
   auto tensors = compile([&](Tensor t) { return t + w; }, replaying());
   tensors(x);
   w = rand({3});
-  CHECK_THROWS_WITH_AS(tensors(x), doctest::Contains("operand 1 is another tensor from outside"), Error);
+  CHECK_THROWS_WITH_AS(tensors(x), doctest::Contains("operand 1 is another tensor from outside"),
+                       Error);
   bool more = false;
   auto calls = compile([&](Tensor t) { return more ? (t + 1.0).exp() : t + 1.0; }, replaying());
   calls(x);

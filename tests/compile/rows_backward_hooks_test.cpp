@@ -1,4 +1,5 @@
-/// compiled-hooks.md section 4.2: every kind of hook in a compiled backward pass. Chains of numbers, so that all values are exact.
+/// compiled-hooks.md section 4.2: every kind of hook in a compiled backward pass. Chains of
+/// numbers, so that all values are exact.
 #include <cstdio>
 
 #include "tests/compile/modes.h"
@@ -10,7 +11,8 @@ namespace {
 
 using Values = std::vector<double>;
 
-/// A leaf whose incoming gradient is g, after `prepare(leaf)` registered hooks; its grad() after the pass.
+/// A leaf whose incoming gradient is g, after `prepare(leaf)` registered hooks; its grad() after
+/// the pass.
 template <class Prepare>
 void expect_leaf_grad(double g, double want, Prepare prepare) {
   in_all_modes({}, [&](Mode& mode) {
@@ -73,7 +75,8 @@ TEST_CASE("compiled.68 compiled.69 hooks before and after the sum node") {
         Tensor loss = mode.call([&] {
           Tensor sum = x.sum();
           if (before)
-            sum.grad_fn()->register_prehook([](const variable_list& g) { return variable_list{g[0] + 1.0}; });
+            sum.grad_fn()->register_prehook(
+                [](const variable_list& g) { return variable_list{g[0] + 1.0}; });
           else
             sum.grad_fn()->register_hook([](const variable_list& in, const variable_list& out) {
               return variable_list{sin(in[0]) + out[0]};
@@ -119,8 +122,9 @@ TEST_CASE("compiled.72 post-hooks of two nodes of a chain") {
     Tensor z = mode.call([&] {
       Tensor y = sigmoid(x);
       Tensor t = tanh(y);
-      t.grad_fn()->register_hook(
-          [](const variable_list&, const variable_list& out) { return variable_list{out[0] * 2.0}; });
+      t.grad_fn()->register_hook([](const variable_list&, const variable_list& out) {
+        return variable_list{out[0] * 2.0};
+      });
       y.grad_fn()->register_hook(
           [](const variable_list& in, const variable_list&) { return variable_list{in[0] * 2.0}; });
       return t;
@@ -155,7 +159,8 @@ TEST_CASE("compiled.74 every kind of hook on one leaf") {
     });
     x.register_post_accumulate_grad_hook(
         [](const Tensor& leaf) { replace_grad(leaf, [](const Tensor& g) { return g + 3.0; }); });
-    grad_accumulator(x)->register_prehook([](const variable_list& g) { return variable_list{g[0] / 5.0}; });
+    grad_accumulator(x)->register_prehook(
+        [](const variable_list& g) { return variable_list{g[0] / 5.0}; });
     x.register_hook([](const Tensor& g) { return g - 2.0; });
   });
 }
@@ -175,8 +180,10 @@ TEST_CASE("compiled.75 two post-hooks of an accumulate node run in order") {
 
 TEST_CASE("compiled.76 compiled.77 two pre-hooks and two tensor hooks run in order") {
   expect_leaf_grad(4, 0.5, [](const Tensor& x) {
-    grad_accumulator(x)->register_prehook([](const variable_list& g) { return variable_list{g[0] / 5.0}; });
-    grad_accumulator(x)->register_prehook([](const variable_list& g) { return variable_list{g[0] - 0.3}; });
+    grad_accumulator(x)->register_prehook(
+        [](const variable_list& g) { return variable_list{g[0] / 5.0}; });
+    grad_accumulator(x)->register_prehook(
+        [](const variable_list& g) { return variable_list{g[0] - 0.3}; });
   });
   expect_leaf_grad(6, 2, [](const Tensor& x) {
     x.register_hook([](const Tensor& g) { return g - 2.0; });
@@ -194,9 +201,10 @@ TEST_CASE("compiled.78 hooks of all nodes fire in eager's order") {
     std::function<void(const NodePtr&)> watch = [&](const NodePtr& node) {
       node->register_prehook(
           [&order, name = node->name()](const variable_list&) { order.push_back(name + " pre"); });
-      node->register_hook([&order, name = node->name()](const variable_list&, const variable_list&) {
-        order.push_back(name + " post");
-      });
+      node->register_hook(
+          [&order, name = node->name()](const variable_list&, const variable_list&) {
+            order.push_back(name + " post");
+          });
       for (const Edge& edge : node->next_edges())
         if (edge) watch(edge.node);
     };
@@ -212,7 +220,8 @@ TEST_CASE("compiled.78 hooks of all nodes fire in eager's order") {
 }
 
 TEST_CASE(
-    "compiled.79 a hook that holds an object and an intermediate, and the graph that names an opaque one") {
+    "compiled.79 a hook that holds an object and an intermediate, and the graph that names an "
+    "opaque one") {
   const double val = 88;
   ScopedHook hook;  // the hook owns c, whose history owns y, which owns the hook
   auto body = [&](const Tensor& x, auto wrap) {
@@ -285,13 +294,16 @@ InFile to_file(const Tensor& t) {
   InFile out;
   out.sizes = t.shape();
   const InMemory m = to_memory(t);
-  CHECK(std::fwrite(m.values.data(), sizeof(float), m.values.size(), out.file.get()) == m.values.size());
+  CHECK(std::fwrite(m.values.data(), sizeof(float), m.values.size(), out.file.get()) ==
+        m.values.size());
   return out;
 }
 Tensor from_file(const InFile& in) {
-  InMemory m{std::vector<float>(static_cast<size_t>(checked_numel(in.sizes, "from_file"))), in.sizes};
+  InMemory m{std::vector<float>(static_cast<size_t>(checked_numel(in.sizes, "from_file"))),
+             in.sizes};
   std::rewind(in.file.get());
-  CHECK(std::fread(m.values.data(), sizeof(float), m.values.size(), in.file.get()) == m.values.size());
+  CHECK(std::fread(m.values.data(), sizeof(float), m.values.size(), in.file.get()) ==
+        m.values.size());
   return from_memory(m);
 }
 
@@ -407,7 +419,8 @@ TEST_CASE("compiled.86 an outer scope may not end before an inner one") {
     ::operator delete(raw);
   };
   CompiledBackward* raw = outer.get();
-  CHECK_THROWS_WITH_AS(raw->~CompiledBackward(), doctest::Contains("outer scope ended before"), Error);
+  CHECK_THROWS_WITH_AS(raw->~CompiledBackward(), doctest::Contains("outer scope ended before"),
+                       Error);
   end(inner);
   ::operator delete(outer.release());
   engine::set_pass_runner(nullptr);
@@ -427,7 +440,8 @@ struct RunsAnotherPass : autograd::Function<RunsAnotherPass> {
 }  // namespace
 
 TEST_CASE(
-    "compiled.86 scopes nest, a pass inside a pass is not counted, and outside a scope nothing is compiled") {
+    "compiled.86 scopes nest, a pass inside a pass is not counted, and outside a scope nothing is "
+    "compiled") {
   on_each_backend([](const CompileOptions& options) {
     auto pass = [](int64_t n) {
       Tensor x = ones({n}, requires_grad());
@@ -487,7 +501,8 @@ TEST_CASE("compiled.87 a fresh gradient becomes grad without a copy unless a hoo
               });
 }
 
-TEST_CASE("compiled.87 an existing grad is added to in place, or replaced by one that requires grad") {
+TEST_CASE(
+    "compiled.87 an existing grad is added to in place, or replaced by one that requires grad") {
   Tensor preset;
   auto set = [&](Tensor x) { x.set_grad(preset = full({4}, 10.0)); };
   around_pass(set, [&](Tensor x) {

@@ -30,7 +30,8 @@ struct Model {
   }
 };
 
-/// Runs scenario(mode), which returns what it computed, in all modes and compares with eager mode bit by bit.
+/// Runs scenario(mode), which returns what it computed, in all modes and compares with eager mode
+/// bit by bit.
 template <class Scenario>
 void expect_as_eager(Most most, Scenario scenario) {
   auto run = [&](Mode& mode) -> std::vector<Tensor> {
@@ -153,7 +154,8 @@ TEST_CASE("compiled.56 a preset grad is added to and stays the same object") {
         p.set_grad(preset.back());
       }
       step(mode, model, randn({10, 4}), results);
-      for (size_t k = 0; k < preset.size(); ++k) CHECK(model.parameters()[k].grad().is_same(preset[k]));
+      for (size_t k = 0; k < preset.size(); ++k)
+        CHECK(model.parameters()[k].grad().is_same(preset[k]));
     }
     return results;
   });
@@ -166,8 +168,10 @@ TEST_CASE("compiled.57 asking for the gradient of another leaf is another graph"
       std::vector<Tensor> leaves;
       for (int i = 0; i < 3; ++i) leaves.push_back(randn({4}).requires_grad_());
       Tensor out = mode.call([&] { return (leaves[0] * leaves[1] * leaves[2]).sum(); });
-      mode.backward([&] { out.backward({}, {}, false, variable_list{leaves[static_cast<size_t>(which)]}); });
-      for (int i = 0; i < 3; ++i) CHECK(leaves[static_cast<size_t>(i)].grad().defined() == (i == which));
+      mode.backward(
+          [&] { out.backward({}, {}, false, variable_list{leaves[static_cast<size_t>(which)]}); });
+      for (int i = 0; i < 3; ++i)
+        CHECK(leaves[static_cast<size_t>(i)].grad().defined() == (i == which));
       results.push_back(leaves[static_cast<size_t>(which)].grad());
     }
     return results;
@@ -183,10 +187,14 @@ struct Unneeded : autograd::Function<Unneeded> {
 };
 }  // namespace
 
-TEST_CASE("compiled.58 only what leads to the requested inputs runs, and other leaves stay untouched") {
+TEST_CASE(
+    "compiled.58 only what leads to the requested inputs runs, and other leaves stay untouched") {
   struct Leaves {
-    Tensor x = randn({4}).requires_grad_(), y = randn({4}).requires_grad_(), z = randn({4}).requires_grad_();
-    bool untouched() const { return !x.grad().defined() && !y.grad().defined() && !z.grad().defined(); }
+    Tensor x = randn({4}).requires_grad_(), y = randn({4}).requires_grad_(),
+           z = randn({4}).requires_grad_();
+    bool untouched() const {
+      return !x.grad().defined() && !y.grad().defined() && !z.grad().defined();
+    }
   };
   SUBCASE("grad of all leaves") {
     expect_as_eager({}, [](Mode& mode) {
@@ -241,7 +249,9 @@ struct SinSaved : autograd::Function<SinSaved> {
 /// The same, but another type.
 struct SinAgain : autograd::Function<SinAgain> {
   static Tensor forward(AutogradContext* ctx, Tensor x) { return SinSaved::forward(ctx, x); }
-  static variable_list backward(AutogradContext* ctx, variable_list g) { return SinSaved::backward(ctx, g); }
+  static variable_list backward(AutogradContext* ctx, variable_list g) {
+    return SinSaved::backward(ctx, g);
+  }
 };
 struct SavesTwice : autograd::Function<SavesTwice> {
   static Tensor forward(AutogradContext* ctx, Tensor x) {
@@ -293,7 +303,9 @@ void expect_one_graph_for_sizes(Apply apply,
 
 }  // namespace
 
-TEST_CASE("compiled.59 user functions share one graph for all sizes, and what is saved twice is one input") {
+TEST_CASE(
+    "compiled.59 user functions share one graph for all sizes, and what is saved twice is one "
+    "input") {
   expect_one_graph_for_sizes([](Tensor x) { return SinSaved::apply(x).sum(); });
   expect_one_graph_for_sizes([](Tensor x) { return SavesTwice::apply(x).sum(); });
   expect_one_graph_for_sizes([](Tensor x) { return SavesData::apply(x).sum(); });
@@ -320,7 +332,8 @@ TEST_CASE("compiled.60 two user functions of equal formulas need no more than tw
     std::vector<Tensor> results;
     for (int i = 0; i < 4; ++i) {
       Tensor x = randn({10}).requires_grad_();
-      Tensor loss = mode.call([&] { return (i % 2 == 0 ? SinSaved::apply(x) : SinAgain::apply(x)).sum(); });
+      Tensor loss =
+          mode.call([&] { return (i % 2 == 0 ? SinSaved::apply(x) : SinAgain::apply(x)).sum(); });
       mode.backward([&] { loss.backward(); });
       results.push_back(x.grad());
     }
@@ -360,7 +373,8 @@ struct Keeps : autograd::Function<Keeps<Number>> {
     return x * k;
   }
   static variable_list backward(AutogradContext* ctx, variable_list g) {
-    if constexpr (std::is_same_v<Number, double>) return {g[0] * ctx->saved_data["k"].toDouble(), {}};
+    if constexpr (std::is_same_v<Number, double>)
+      return {g[0] * ctx->saved_data["k"].toDouble(), {}};
     else return {g[0] * ctx->saved_data["k"].toInt(), {}};
   }
 };
@@ -408,7 +422,8 @@ struct Layout : autograd::Function<Layout> {
 }  // namespace
 
 TEST_CASE(
-    "compiled.64 what backward does with its data makes the graph: three layouts, and the fourth round "
+    "compiled.64 what backward does with its data makes the graph: three layouts, and the fourth "
+    "round "
     "hits") {
   expect_as_eager({.F = 1, .B = 3}, [](Mode& mode) {
     std::vector<Tensor> results;

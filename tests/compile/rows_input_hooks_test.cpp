@@ -1,4 +1,5 @@
-/// compiled-hooks.md section 2.1: hooks registered on an input of a compiled function. V = [0,0,0], seed [1,2,3].
+/// compiled-hooks.md section 2.1: hooks registered on an input of a compiled function. V = [0,0,0],
+/// seed [1,2,3].
 #include "tests/compile/modes.h"
 
 using namespace grapnel;
@@ -8,7 +9,8 @@ namespace {
 using Values = std::vector<double>;
 
 struct Setup {
-  Tensor v = zeros({3}, requires_grad()), seed = tensor({1.0f, 2.0f, 3.0f}), y = randn({2, 2}), z = randn({2, 2});
+  Tensor v = zeros({3}, requires_grad()), seed = tensor({1.0f, 2.0f, 3.0f}), y = randn({2, 2}),
+         z = randn({2, 2});
 };
 
 /// Runs body(setup) captured or not, checks that it returns V itself, and compares V's gradient.
@@ -92,10 +94,12 @@ TEST_CASE("compiled.7 a handle stored in an object that was passed in") {
   in_all_modes({}, [](Mode& mode) {
     Setup s;
     Owner owner;
-    mode.call([&](Owner& o) {
-      o.handle = s.v.register_hook([](const Tensor& g) { return g * 2.0; });
-      return s.z * s.z;
-    }, owner);
+    mode.call(
+        [&](Owner& o) {
+          o.handle = s.v.register_hook([](const Tensor& g) { return g * 2.0; });
+          return s.z * s.z;
+        },
+        owner);
     CHECK(owner.handle.has_value());
     mode.backward([&] { s.v.backward(s.seed); });
     CHECK(values_of(s.v.grad()) == Values{2, 4, 6});
@@ -154,7 +158,8 @@ TEST_CASE("compiled.14 hooks removed after the call leave the gradient to accumu
   in_all_modes({.F = 1, .B = 2}, [](Mode& mode) {
     Setup s;
     auto handles = mode.call([&] {
-      std::vector<HookHandle> list{s.v.register_hook(times_four), s.v.register_hook([](const Tensor& g) { return g / 2.0; }),
+      std::vector<HookHandle> list{s.v.register_hook(times_four),
+                                   s.v.register_hook([](const Tensor& g) { return g / 2.0; }),
                                    s.v.register_hook([](const Tensor& g) { return g * 3.0; })};
       const Tensor used = s.v * s.v;
       return list;

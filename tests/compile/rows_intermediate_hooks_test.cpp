@@ -1,4 +1,5 @@
-/// compiled-hooks.md sections 2.2, 2.3 and 2.4: hooks on intermediates, post-accumulate hooks, module hooks.
+/// compiled-hooks.md sections 2.2, 2.3 and 2.4: hooks on intermediates, post-accumulate hooks,
+/// module hooks.
 #include "tests/compile/modes.h"
 
 using namespace grapnel;
@@ -79,33 +80,38 @@ TEST_CASE("compiled.20 a stateful hook is called once per backward") {
 
 TEST_CASE("compiled.21 a hook that reads values fails under fullgraph and passes without") {
   for (const bool fullgraph : {true, false})
-    in_all_modes({.F = 1, .B = 3}, [&](Mode& mode) {
-      int count = 0;
-      std::string text;
-      auto hook = [&](const Tensor& g) {
-        text = g.str();
-        return count++ % 2 == 0 ? g * g : g + g;
-      };
-      Tensor x = ones({4}, requires_grad());
-      Tensor z = mode.call([&] {
-        Tensor y = x * 2.0;
-        y.register_hook(hook);
-        y.register_hook(hook);
-        return y * 3.0;
-      });
-      if (fullgraph && mode.compiled_backward) {
-        CHECK_THROWS_WITH_AS(mode.backward([&] { z.backward(ones({4})); }), doctest::Contains("fullgraph"), Error);
-        CHECK(count == 0);
-        CHECK(!x.grad().defined());
-      } else {
-        mode.backward([&] { z.backward(ones({4})); });
-        CHECK(count == 2);
-        CHECK(values_of(x.grad()) == repeated(4, 36));
-      }
-    }, fullgraph);
+    in_all_modes(
+        {.F = 1, .B = 3},
+        [&](Mode& mode) {
+          int count = 0;
+          std::string text;
+          auto hook = [&](const Tensor& g) {
+            text = g.str();
+            return count++ % 2 == 0 ? g * g : g + g;
+          };
+          Tensor x = ones({4}, requires_grad());
+          Tensor z = mode.call([&] {
+            Tensor y = x * 2.0;
+            y.register_hook(hook);
+            y.register_hook(hook);
+            return y * 3.0;
+          });
+          if (fullgraph && mode.compiled_backward) {
+            CHECK_THROWS_WITH_AS(mode.backward([&] { z.backward(ones({4})); }),
+                                 doctest::Contains("fullgraph"), Error);
+            CHECK(count == 0);
+            CHECK(!x.grad().defined());
+          } else {
+            mode.backward([&] { z.backward(ones({4})); });
+            CHECK(count == 2);
+            CHECK(values_of(x.grad()) == repeated(4, 36));
+          }
+        },
+        fullgraph);
 }
 
-TEST_CASE("compiled.22 what a hook holds is no part of the forward key, and callables share the cache") {
+TEST_CASE(
+    "compiled.22 what a hook holds is no part of the forward key, and callables share the cache") {
   in_all_modes({.F = 1, .B = 2}, [](Mode& mode) {
     const Scalar scalars[] = {88, 88, 99, 11};
     const double want[] = {182, 182, 204, 28};
@@ -140,7 +146,8 @@ TEST_CASE("compiled.23 compiled.25 compiled.26 a captured tensor of a hook is li
         });
         mode.backward([&] { loss.backward(); });
         CHECK(x.grad().dtype() == kFloat32);
-        for (double v : values_of(x.grad())) CHECK(v == doctest::Approx(want[on_input][round]).epsilon(1.3e-6));
+        for (double v : values_of(x.grad()))
+          CHECK(v == doctest::Approx(want[on_input][round]).epsilon(1.3e-6));
         ++round;
       }
     });
@@ -196,7 +203,8 @@ TEST_CASE("compiled.28 changing a bound scalar never recompiles") {
   });
 }
 
-TEST_CASE("compiled.29 compiled.33 an intermediate's hook is captured, also one that returns nothing") {
+TEST_CASE(
+    "compiled.29 compiled.33 an intermediate's hook is captured, also one that returns nothing") {
   for (const bool returns : {true, false})
     in_all_modes({}, [&](Mode& mode) {
       Tensor x = ones({4}, requires_grad());
@@ -268,7 +276,8 @@ TEST_CASE("compiled.35 a hook that keeps its gradient in a list has it after the
 
 TEST_CASE("compiled.36 a post-accumulate hook edits leaf and gradient, and the seed is not taken") {
   in_all_modes({}, [](Mode& mode) {
-    Tensor x = full({3}, 0.5, requires_grad()), y = tensor({1.0f, 2.0f, 3.0f}), b = full({3}, 2.0, requires_grad());
+    Tensor x = full({3}, 0.5, requires_grad()), y = tensor({1.0f, 2.0f, 3.0f}),
+           b = full({3}, 2.0, requires_grad());
     mode.call([&] {
       x.register_post_accumulate_grad_hook([](Tensor t) {
         NoGradGuard off;
@@ -290,7 +299,8 @@ TEST_CASE("compiled.38 equal traces of different modules share one graph") {
     int64_t graphs = 0;
     for (int i = 0; i < 10; ++i) {
       nn::Linear layer(16, 16);
-      layer->register_forward_pre_hook([](nn::Module&, const nn::Args& in) { return in[0].toTensor() + 1; });
+      layer->register_forward_pre_hook(
+          [](nn::Module&, const nn::Args& in) { return in[0].toTensor() + 1; });
       auto f = compile([&](Tensor t) { return layer(t); }, options);
       NoGradGuard off;
       want = layer(want);
@@ -308,7 +318,8 @@ TEST_CASE("compiled.39 a hook that is registered later takes effect") {
     auto f = compile([&](Tensor t) { return layer(t); }, options);
     const Tensor x = ones({2, 16});
     f(x);
-    layer->register_forward_hook([](nn::Module&, const nn::Args&, const Tensor& out) { return out * 2; });
+    layer->register_forward_hook(
+        [](nn::Module&, const nn::Args&, const Tensor& out) { return out * 2; });
     CHECK(same_bits(f(x).detach(), layer(x).detach()));
     CHECK(f.stats().graphs == 2);
   });

@@ -1,4 +1,5 @@
-/// compiled-hooks.md, the rest of section 2.4 (modules inside a capture) and section 3 (invoke). x = y = [.5,.5].
+/// compiled-hooks.md, the rest of section 2.4 (modules inside a capture) and section 3 (invoke). x
+/// = y = [.5,.5].
 #include "tests/compile/modes.h"
 
 using namespace grapnel;
@@ -24,10 +25,12 @@ Values squares(const Tensor& t, double factor = 1) {
 
 }  // namespace
 
-TEST_CASE("compiled.40 a module's own hooks are inside the capture, and a hook may return one tensor") {
+TEST_CASE(
+    "compiled.40 a module's own hooks are inside the capture, and a hook may return one tensor") {
   on_each_backend([](const CompileOptions& options) {
     nn::Linear layer(nn::LinearOptions(18, 18).bias(false));
-    layer->register_forward_pre_hook([](nn::Module&, const nn::Args& in) { return in[0].toTensor() + 1; });
+    layer->register_forward_pre_hook(
+        [](nn::Module&, const nn::Args& in) { return in[0].toTensor() + 1; });
     const Tensor x = randn({3, 18}), want = layer(x).detach();
     auto outside = compile([&](Tensor t) { return layer(t); }, options);
     CHECK(same_bits(outside(x).detach(), want));
@@ -92,7 +95,8 @@ TEST_CASE("compiled.45 the same on a gradient") {
   CHECK(values_of(g.run({x.grad()})[0]) == Values{4, 4});
 }
 
-TEST_CASE("compiled.46 a compiled backward enters an invoked function and leaves no invoke behind") {
+TEST_CASE(
+    "compiled.46 a compiled backward enters an invoked function and leaves no invoke behind") {
   in_all_modes({}, [](Mode& mode) {
     for (const Tensor& seed : kSeeds) {
       Halves s;
@@ -152,7 +156,8 @@ TEST_CASE("compiled.47 a counter in an invoked hook is plain state of the progra
   });
 }
 
-TEST_CASE("compiled.48 printing constant text does not break the graph, printing the gradient does") {
+TEST_CASE(
+    "compiled.48 printing constant text does not break the graph, printing the gradient does") {
   in_all_modes({}, [](Mode& mode) {
     Halves s;
     std::ostringstream printed;
@@ -206,8 +211,8 @@ TEST_CASE("an invoked function may not change size, type or layout, and has no g
       if (compiled) compile(body)();
       else body();
     };
-    CHECK_THROWS_WITH_AS(run([](const Tensor& t) { return t[0]; }), doctest::Contains("size mismatch"),
-                         Error);
+    CHECK_THROWS_WITH_AS(run([](const Tensor& t) { return t[0]; }),
+                         doctest::Contains("size mismatch"), Error);
     CHECK_THROWS_WITH_AS(run([](const Tensor& t) { return t.to(kFloat64); }),
                          doctest::Contains("dtype mismatch"), Error);
     CHECK_THROWS_WITH_AS(run([](const Tensor& t) { return t.t().contiguous().t(); }),
@@ -215,6 +220,6 @@ TEST_CASE("an invoked function may not change size, type or layout, and has no g
   }
   Tensor leaf = ones({2}, requires_grad());
   const Tensor out = invoke(times_itself, leaf).sum();
-  CHECK_THROWS_WITH_AS(out.backward(), doctest::Contains("invoke: the gradient of an invoked function"),
-                       Error);
+  CHECK_THROWS_WITH_AS(out.backward(),
+                       doctest::Contains("invoke: the gradient of an invoked function"), Error);
 }

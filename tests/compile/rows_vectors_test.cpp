@@ -27,7 +27,8 @@ TEST_CASE("compiled.37 scalars 0 and 1 are not special, and clearing grad keeps 
   });
 }
 
-TEST_CASE("compiled.X1 retain-grad comes after all tensor hooks, whatever the order of registration") {
+TEST_CASE(
+    "compiled.X1 retain-grad comes after all tensor hooks, whatever the order of registration") {
   in_all_modes({}, [](Mode& mode) {
     Tensor x = leaf(3);
     Tensor y = mode.call([&] {
@@ -77,7 +78,8 @@ TEST_CASE("compiled.X4 a hook registered by a hook acts in the same pass") {
     Tensor x = leaf(1), y = leaf(5);
     Tensor out = mode.call([&] {
       Tensor product = x * y;
-      product.register_hook([&x](const Tensor&) { x.register_hook([](const Tensor& g) { return g * 2; }); });
+      product.register_hook(
+          [&x](const Tensor&) { x.register_hook([](const Tensor& g) { return g * 2; }); });
       return product.sum();
     });
     mode.backward([&] { out.backward(); });
@@ -129,7 +131,8 @@ TEST_CASE("compiled.X7 an opaque hook is called once in every pass and costs one
   });
 }
 
-TEST_CASE("compiled.X8 what a hook keeps has its value after the pass; reading it inside is a break") {
+TEST_CASE(
+    "compiled.X8 what a hook keeps has its value after the pass; reading it inside is a break") {
   in_all_modes({}, [](Mode& mode) {
     Tensor x = leaf(2);
     std::vector<Tensor> kept;
@@ -155,8 +158,8 @@ TEST_CASE("compiled.X8 what a hook keeps has its value after the pass; reading i
       CHECK(seen == 3);
       return;
     }
-    for (const char* part : {"fullgraph: item reads a value", "tensor hook 'reader'", "rows_vectors_test.cpp",
-                             "accumulate_grad", "invoke(...)"})
+    for (const char* part : {"fullgraph: item reads a value", "tensor hook 'reader'",
+                             "rows_vectors_test.cpp", "accumulate_grad", "invoke(...)"})
       CHECK(message.find(part) != std::string::npos);
     CHECK(!x.grad().defined());
   });
@@ -175,7 +178,8 @@ TEST_CASE("compiled.X9 a hook that throws leaves no grad behind, and the next pa
       for (size_t i = 1; i < 5; ++i) sum = sum + leaves[i] * (i + 1.0);
       return sum;
     });
-    CHECK_THROWS_WITH_AS(mode.backward([&] { out.backward({}, true); }), "third leaf", std::runtime_error);
+    CHECK_THROWS_WITH_AS(mode.backward([&] { out.backward({}, true); }), "third leaf",
+                         std::runtime_error);
     CHECK(!leaves[2].grad().defined());
     if (mode.compiled_backward)
       for (const Tensor& x : leaves) CHECK(!x.grad().defined());
@@ -186,7 +190,8 @@ TEST_CASE("compiled.X9 a hook that throws leaves no grad behind, and the next pa
   });
 }
 
-TEST_CASE("compiled.X9 the throw need not come at the end: what was consumed before is still there") {
+TEST_CASE(
+    "compiled.X9 the throw need not come at the end: what was consumed before is still there") {
   on_each_backend([](const CompileOptions& options) {
     Tensor a = tensor({1.0, 2.0}, requires_grad()), b = tensor({3.0, 4.0}, requires_grad());
     Tensor loss = (a * b).sum() + b.sum();

@@ -25,7 +25,9 @@ void check_streams(const char* what, Fn fn) {
 
 }  // namespace
 
-TEST_CASE("results that are stored past the caches have the same bits, whatever their size, type and layout") {
+TEST_CASE(
+    "results that are stored past the caches have the same bits, whatever their size, type and "
+    "layout") {
   const WithPasses all(stream_all);
   for (const int64_t n : {1, 63, 64, 1000, 16384, 70001})
     for (const DType type : {kFloat32, kFloat64, kInt64, kFloat16}) {
@@ -33,8 +35,11 @@ TEST_CASE("results that are stored past the caches have the same bits, whatever 
       CAPTURE(type);
       const Tensor a = (rand({n + 3}) * 9).to(type), b = (rand({n + 3}) * 9).to(type);
       check_streams("two results", [&] { return std::vector<Tensor>{a * b + 1, a - b}; });
-      check_streams("operands that are not aligned", [&] { return std::vector<Tensor>{a.slice(0, 1, n + 1) * b.slice(0, 3, n + 3)}; });
-      check_streams("one element for all", [&] { return std::vector<Tensor>{a * b.slice(0, 0, 1)}; });
+      check_streams("operands that are not aligned", [&] {
+        return std::vector<Tensor>{a.slice(0, 1, n + 1) * b.slice(0, 3, n + 3)};
+      });
+      check_streams("one element for all",
+                    [&] { return std::vector<Tensor>{a * b.slice(0, 0, 1)}; });
       check_streams("a result that is also reduced", [&] {
         const Tensor y = a * b;
         return std::vector<Tensor>{y, y.sum()};
@@ -47,7 +52,9 @@ TEST_CASE("results that are stored past the caches have the same bits, whatever 
       });
     }
   const Tensor rows = rand({300, 200}), bias = rand({200});
-  check_streams("rows and columns", [&] { return std::vector<Tensor>{rows.t() * 2, rows + bias, softmax(rows * bias, -1)}; });
+  check_streams("rows and columns", [&] {
+    return std::vector<Tensor>{rows.t() * 2, rows + bias, softmax(rows * bias, -1)};
+  });
 }
 
 TEST_CASE("only groups that are larger than the last cache stream") {

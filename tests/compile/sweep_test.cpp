@@ -1,7 +1,8 @@
 /// Neighbouring groups run span by span: see Note [Sweeps] in compile/plan.h.
+#include "tests/ops/sweep.h"
+
 #include "grapnel/base/allocator.h"
 #include "tests/compile/plans.h"
-#include "tests/ops/sweep.h"
 
 using namespace grapnel;
 
@@ -38,7 +39,8 @@ bool same_as_eager(Fn fn, const Tensor& x) {
 TEST_CASE("softmax and layer norm are one sweep each, also with their gradients") {
   const Tensor x = rand({8, 32}), g = rand({8, 32});
   CHECK(planned([&] { return softmax_rows(x); }).str() == "{[amax] [sub exp sum] [div]}");
-  CHECK(planned([&] { return norm_rows(x); }).str() == "{[mean] [sub square mean] [add rsqrt] [mul]}");
+  CHECK(planned([&] { return norm_rows(x); }).str() ==
+        "{[mean] [sub square mean] [add rsqrt] [mul]}");
   auto gradient = [&](auto fn) {
     return [&, fn] {
       Tensor leaf = x.detach().requires_grad_();
@@ -46,11 +48,13 @@ TEST_CASE("softmax and layer norm are one sweep each, also with their gradients"
       return leaf.grad();
     };
   };
-  CHECK(planned(gradient(softmax_rows)).plan.items.size() == planned(gradient(softmax_rows)).plan.sweeps.at(0).parts.size());
+  CHECK(planned(gradient(softmax_rows)).plan.items.size() ==
+        planned(gradient(softmax_rows)).plan.sweeps.at(0).parts.size());
   CHECK(planned(gradient(norm_rows)).plan.sweeps.size() == 1);
 }
 
-TEST_CASE("a softmax reads its input twice and writes its result once; nothing else touches memory") {
+TEST_CASE(
+    "a softmax reads its input twice and writes its result once; nothing else touches memory") {
   compile_detail::pass_options().background_kernels = false;
   auto f = compile(softmax_rows);
   f(rand({64, 512}));
@@ -82,7 +86,8 @@ TEST_CASE("sweeps have eager's bits for rows of every length, type and layout") 
 TEST_CASE("a result that is broadcast along columns is not taken for one along rows") {
   // At equal sizes only the shape tells them apart.
   for (const int64_t n : {1, 4, 64})
-    CHECK(same_as_eager([](const Tensor& x) { return x.exp() - x.exp().sum({1}).unsqueeze(0); }, randn({n, n})));
+    CHECK(same_as_eager([](const Tensor& x) { return x.exp() - x.exp().sum({1}).unsqueeze(0); },
+                        randn({n, n})));
   auto f = compile([](Tensor x) { return (x * 2.0) / (x * 2.0).sum({1}); });
   for (const int64_t n : {4, 1, 7}) {
     const Tensor x = randn({n, n});
@@ -145,14 +150,18 @@ TEST_CASE("a compiled step needs no more memory than an eager one") {
 
 TEST_CASE("a number that fills a tensor can be summed") {
   const Tensor d = tensor({int64_t{1}, int64_t{2}, int64_t{3}});
-  CHECK(same_as_eager([&](const Tensor& x) {
-    Tensor h = d.neg();
-    h.fill_(2);
-    return x.sum() + h.sum() + full({4, 5}, 0.5).sum({1});
-  }, randn({8})));
+  CHECK(same_as_eager(
+      [&](const Tensor& x) {
+        Tensor h = d.neg();
+        h.fill_(2);
+        return x.sum() + h.sum() + full({4, 5}, 0.5).sum({1});
+      },
+      randn({8})));
 }
 
-TEST_CASE("the update of an optimiser is one kernel, although its averages meet the parameter only in the end") {
+TEST_CASE(
+    "the update of an optimiser is one kernel, although its averages meet the parameter only in "
+    "the end") {
   NoGradGuard off;
   Tensor param = rand({8, 4}), grad = rand({8, 4}), first = rand({8, 4}), second = rand({8, 4});
   CHECK(planned([&] {

@@ -25,7 +25,8 @@ struct Folder {
   ~Folder() { fs::remove_all(path); }
   fs::path plain(const std::string& name, const Bytes& bytes) const {
     std::ofstream(path / name, std::ios::binary)
-        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
     return path / name;
   }
   fs::path gzip(const std::string& name, const Bytes& bytes) const {
@@ -59,13 +60,16 @@ std::string error_of(const fs::path& file) {
   }
   return "no error";
 }
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace
 
 TEST_CASE("an IDX file is read with its sizes, compressed or not") {
   const Folder folder;
-  for (const fs::path& file : {folder.plain("a", idx({2, 3}, 6)), folder.gzip("a.gz", idx({2, 3}, 6))}) {
+  for (const fs::path& file :
+       {folder.plain("a", idx({2, 3}, 6)), folder.gzip("a.gz", idx({2, 3}, 6))}) {
     const grapnel::data::IdxArray array = read_idx(file);
     CHECK(array.sizes == std::vector<int64_t>{2, 3});
     CHECK(array.bytes == Bytes{0, 1, 2, 3, 4, 5});
@@ -76,10 +80,11 @@ TEST_CASE("an IDX file is read with its sizes, compressed or not") {
 TEST_CASE("a file that is missing, empty or cut off is an error that names it") {
   const Folder folder;
   CHECK(has(error_of(folder.path / "absent"), "absent: cannot be opened: No such file"));
-  CHECK(has(error_of(folder.plain("empty", {})), "empty: ends inside the magic number: 0 of 4 bytes"));
+  CHECK(has(error_of(folder.plain("empty", {})),
+            "empty: ends inside the magic number: 0 of 4 bytes"));
   CHECK(has(error_of(folder.plain("magic", {0, 0, 8})), "ends inside the magic number: 3 of 4"));
-  CHECK(
-      has(error_of(folder.plain("sizes", {0, 0, 8, 2, 0, 0, 0, 2, 0, 0})), "ends inside the sizes: 2 of 4"));
+  CHECK(has(error_of(folder.plain("sizes", {0, 0, 8, 2, 0, 0, 0, 2, 0, 0})),
+            "ends inside the sizes: 2 of 4"));
   CHECK(has(error_of(folder.plain("short", idx({2, 3}, 5))), "ends inside the elements: 5 of 6"));
   CHECK(has(error_of(folder.plain("long", idx({2, 3}, 7))), "goes on after its 6 elements"));
 }
@@ -94,8 +99,8 @@ TEST_CASE("a damaged header is an error before memory is asked for") {
   CHECK(has(error_of(folder.plain("zero", idx({2, 0}, 0))), "dimension 1 claims 0 entries"));
   CHECK(has(error_of(folder.plain("huge", idx({0xFFFFFFFF, 0xFFFFFFFF}, 9))),
             "dimension 1 claims 4294967295 entries"));
-  CHECK(
-      has(error_of(folder.plain("lie", idx({0x80000000}, 9))), "ends inside the elements: 9 of 2147483648"));
+  CHECK(has(error_of(folder.plain("lie", idx({0x80000000}, 9))),
+            "ends inside the elements: 9 of 2147483648"));
 }
 
 TEST_CASE("a damaged compressed file is an error, wherever the damage is") {
@@ -103,8 +108,8 @@ TEST_CASE("a damaged compressed file is an error, wherever the damage is") {
   const Bytes good = Folder::bytes_of(folder.gzip("good.gz", idx({20, 30}, 600)));
   REQUIRE(error_of(folder.plain("again.gz", good)) == "no error");
   for (size_t cut = 1; cut < good.size(); ++cut) {
-    const std::string error =
-        error_of(folder.plain("cut.gz", Bytes(good.begin(), good.begin() + static_cast<ptrdiff_t>(cut))));
+    const std::string error = error_of(
+        folder.plain("cut.gz", Bytes(good.begin(), good.begin() + static_cast<ptrdiff_t>(cut))));
     CHECK_MESSAGE(error != "no error", "cut after ", cut, " of ", good.size(), " bytes");
     CHECK(has(error, "cut.gz: "));
   }

@@ -1,4 +1,5 @@
-/// Datasets, samplers and the loader: every example once, in the same order whatever the number of workers.
+/// Datasets, samplers and the loader: every example once, in the same order whatever the number of
+/// workers.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -52,15 +53,16 @@ TEST_CASE("a loader gives every example once, in batches, with any number of wor
     std::vector<int64_t> all(23);
     std::iota(all.begin(), all.end(), 0);
     CHECK(seen(loader, 0) == all);
-    CHECK(data::DataLoader(counting(23), {.batch_size = 5, .workers = workers, .drop_last = true}).size() ==
-          4);
+    CHECK(data::DataLoader(counting(23), {.batch_size = 5, .workers = workers, .drop_last = true})
+              .size() == 4);
   }
 }
 
 TEST_CASE("shuffling differs from epoch to epoch and not from run to run or worker to worker") {
   const auto order = [](int64_t workers, int64_t epoch, uint64_t seed) {
     return seen(
-        data::DataLoader(counting(40), {.batch_size = 7, .shuffle = true, .workers = workers, .seed = seed}),
+        data::DataLoader(counting(40),
+                         {.batch_size = 7, .shuffle = true, .workers = workers, .seed = seed}),
         epoch);
   };
   const auto first = order(0, 0, 1);
@@ -87,7 +89,8 @@ TEST_CASE("random changes to examples do not depend on the workers") {
   const auto all = [&](int64_t workers, int64_t epoch) {
     std::vector<Tensor> out;
     for (const data::Example& batch :
-         data::DataLoader(noisy, {.batch_size = 4, .shuffle = true, .workers = workers}).epoch(epoch))
+         data::DataLoader(noisy, {.batch_size = 4, .shuffle = true, .workers = workers})
+             .epoch(epoch))
       out.push_back(batch.data);
     return cat(out);
   };
@@ -96,9 +99,11 @@ TEST_CASE("random changes to examples do not depend on the workers") {
 }
 
 TEST_CASE(
-    "an exception of the dataset arrives where its batch is due, and the loader can be left at any time") {
+    "an exception of the dataset arrives where its batch is due, and the loader can be left at any "
+    "time") {
   for (const int64_t workers : {0, 2}) {
-    const data::DataLoader loader(std::make_shared<Failing>(), {.batch_size = 5, .workers = workers});
+    const data::DataLoader loader(std::make_shared<Failing>(),
+                                  {.batch_size = 5, .workers = workers});
     int64_t good = 0;
     CHECK(error_text([&] {
             for ([[maybe_unused]] const data::Example& batch : loader.epoch(0)) ++good;
@@ -130,11 +135,11 @@ TEST_CASE("weights decide how often an example is drawn") {
   CHECK(std::ranges::count(order, 2) < 3200);
 }
 
-TEST_CASE("Fashion-MNIST is read where it is installed, and otherwise the message says how to get it") {
-  CHECK(
-      error_text([] {
-        data::FashionMNIST("no/such/folder");
-      }).starts_with("no/such/folder: there is no such folder, so Fashion-MNIST cannot be read.\nOn Debian"));
+TEST_CASE(
+    "Fashion-MNIST is read where it is installed, and otherwise the message says how to get it") {
+  CHECK(error_text([] { data::FashionMNIST("no/such/folder"); })
+            .starts_with("no/such/folder: there is no such folder, so Fashion-MNIST cannot be "
+                         "read.\nOn Debian"));
   if (!std::filesystem::is_directory(data::FashionMNIST::default_root())) return;
   const auto test = std::make_shared<data::FashionMNIST>(data::FashionMNIST::default_root(),
                                                          data::FashionMNIST::Mode::test);

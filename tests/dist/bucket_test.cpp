@@ -23,7 +23,9 @@ std::vector<BucketItem> mixed() {
   }
   return out;
 }
-std::vector<BucketItem> layers() { return f32({80, 1600, 1600, 1600, 1600, 1600, 1600, 1600, 1600, 1600, 1600}); }
+std::vector<BucketItem> layers() {
+  return f32({80, 1600, 1600, 1600, 1600, 1600, 1600, 1600, 1600, 1600, 1600});
+}
 }  // namespace
 
 TEST_CASE("comm.V1: a tensor that reaches the limit closes its bucket") {
@@ -59,7 +61,8 @@ TEST_CASE("comm.V6: in the order of definition, reversed, the last bucket is the
   CHECK(layout.buckets == Lists{{10}, {8, 9}, {6, 7}, {4, 5}, {2, 3}, {0, 1}});
   CHECK(layout.limits == Limits{8192, 8192, 8192, 8192, 8192, 1024});
 }
-TEST_CASE("a sparse gradient has a bucket of its own, and left-over buckets go by their first tensor") {
+TEST_CASE(
+    "a sparse gradient has a bucket of its own, and left-over buckets go by their first tensor") {
   std::vector<BucketItem> items = f32({10, 10, 10});
   items[1].sparse_grad = true;
   const auto layout = assign_buckets(items, Limits{400});
@@ -70,7 +73,9 @@ TEST_CASE("a sparse gradient has a bucket of its own, and left-over buckets go b
   CHECK(assign_buckets(mixed(), Limits{1000}, order).buckets == Lists{{1, 3}, {0, 2}});
 }
 TEST_CASE("comm.E13: explicit buckets are checked") {
-  const auto complaint = [](Lists buckets, std::vector<BucketItem> items) { return error_of<Error>([&] { dist::check_buckets(buckets, items); }); };
+  const auto complaint = [](Lists buckets, std::vector<BucketItem> items) {
+    return error_of<Error>([&] { dist::check_buckets(buckets, items); });
+  };
   CHECK(complaint({{0}, {1}, {2, 4}, {3, 5}}, mixed()) == "no exception");
   CHECK(has(complaint({{0, 1}, {2, 3, 4, 5}}, mixed()), "mixes types"));
   CHECK(has(complaint({{0, 2, 4}, {}, {1, 3, 5}}, mixed()), "bucket 1 is empty"));

@@ -1,4 +1,5 @@
-/// The wrapper: buckets, modes, hooks on parameters, and the vectors D1 to D14 that do not belong to one hook.
+/// The wrapper: buckets, modes, hooks on parameters, and the vectors D1 to D14 that do not belong
+/// to one hook.
 #include <bit>
 #include <thread>
 
@@ -41,15 +42,20 @@ TEST_CASE("the wrapper is a module: parameters, state and hooks pass through") {
   });
 }
 
-TEST_CASE("comm.D1: a parameter used on one rank is averaged on all; one used nowhere keeps an undefined gradient") {
+TEST_CASE(
+    "comm.D1: a parameter used on one rank is averaged on all; one used nowhere keeps an undefined "
+    "gradient") {
   for (const bool view : {false, true})
     on_ranks(2, [&](ProcessGroup group) {
       auto module = weighted({{2}, {2}, {2}});
-      DistributedDataParallel model(module, group, {.find_unused_parameters = true, .gradient_as_bucket_view = view});
+      DistributedDataParallel model(
+          module, group, {.find_unused_parameters = true, .gradient_as_bucket_view = view});
       const bool first = group.rank() == 0;
       for (int i = 0; i < 3; ++i) {
         model.zero_grad();
-        model(std::vector<Tensor>{filled(first ? 2 : 4, {2}), first ? Tensor() : filled(6, {2}), Tensor()}).backward();
+        model(std::vector<Tensor>{filled(first ? 2 : 4, {2}), first ? Tensor() : filled(6, {2}),
+                                  Tensor()})
+            .backward();
         CHECK(all_are(module->p[0].grad(), 3));
         CHECK(all_are(module->p[1].grad(), 3));
         CHECK(!module->p[2].grad().defined());
@@ -61,10 +67,13 @@ TEST_CASE("comm.D2: a gradient of a parameter that nobody used stays exactly as 
   for (const bool view : {false, true})
     on_ranks(2, [&](ProcessGroup group) {
       auto module = weighted({{2}, {2}, {2}});
-      DistributedDataParallel model(module, group, {.find_unused_parameters = true, .gradient_as_bucket_view = view});
+      DistributedDataParallel model(
+          module, group, {.find_unused_parameters = true, .gradient_as_bucket_view = view});
       module->p[2].set_grad(filled(7, {2}));
       const bool first = group.rank() == 0;
-      model(std::vector<Tensor>{filled(first ? 2 : 4, {2}), first ? Tensor() : filled(6, {2}), Tensor()}).backward();
+      model(std::vector<Tensor>{filled(first ? 2 : 4, {2}), first ? Tensor() : filled(6, {2}),
+                                Tensor()})
+          .backward();
       CHECK(all_are(module->p[0].grad(), 3));
       CHECK(all_are(module->p[1].grad(), 3));
       CHECK(all_are(module->p[2].grad(), 7));
@@ -119,22 +128,25 @@ TEST_CASE("comm.D4: the forward decides whether its backward is synchronised") {
 }
 
 TEST_CASE("comm.D5: with join, ranks without inputs take part with zeros") {
-  for (const auto& [initial, hook, expected] : {std::tuple{true, false, 2.0}, {false, false, 4.0}, {true, true, 2.0}, {false, true, 2.0}})
+  for (const auto& [initial, hook, expected] :
+       {std::tuple{true, false, 2.0}, {false, false, 4.0}, {true, true, 2.0}, {false, true, 2.0}})
     on_ranks(2, [&](ProcessGroup group) {
       auto module = one(kFloat32, group.rank() + 10);
       module->register_buffer("seen", filled(0));
       DistributedDataParallel model(module, group);
       if (hook) model.register_comm_hook(dist::hooks::allreduce);
       std::vector<double> seen;
-      dist::join(model, [&] {
-        for (int i = 0; i < 2 - group.rank(); ++i) {
-          model.zero_grad();
-          pass(model, {group.rank() == 0 ? 4.0 : 2.0});
-          seen.push_back(grad_of(model));
-          NoGradGuard off;
-          module->p[0].sub_(module->p[0].grad());
-        }
-      }, {.divide_by_initial_world_size = initial});
+      dist::join(model,
+                 [&] {
+                   for (int i = 0; i < 2 - group.rank(); ++i) {
+                     model.zero_grad();
+                     pass(model, {group.rank() == 0 ? 4.0 : 2.0});
+                     seen.push_back(grad_of(model));
+                     NoGradGuard off;
+                     module->p[0].sub_(module->p[0].grad());
+                   }
+                 },
+                 {.divide_by_initial_world_size = initial});
       CHECK(seen[0] == 3);
       if (group.rank() == 0) CHECK(seen[1] == expected);
       // Everybody ends with the model of the rank that was busy longest.
@@ -142,11 +154,14 @@ TEST_CASE("comm.D5: with join, ranks without inputs take part with zeros") {
     });
 }
 
-TEST_CASE("comm.5.7: join works when a rank has no inputs at all, with several buckets and a search for unused parameters") {
+TEST_CASE(
+    "comm.5.7: join works when a rank has no inputs at all, with several buckets and a search for "
+    "unused parameters") {
   for (const bool search : {false, true})
     on_ranks(3, [&](ProcessGroup group) {
       auto module = weighted({{4}, {4}, {4}});
-      DistributedDataParallel model(module, group, {.bucket_bytes = 16, .find_unused_parameters = search});
+      DistributedDataParallel model(module, group,
+                                    {.bucket_bytes = 16, .find_unused_parameters = search});
       int steps = 0;
       dist::join(model, [&] {
         for (int i = 0; i < 2 * group.rank(); ++i, ++steps) {
@@ -165,7 +180,8 @@ TEST_CASE("comm.5.7: join works when a rank has no inputs at all, with several b
     });
 }
 
-TEST_CASE("comm.D6: with gradient_as_bucket_view, grad() lies in the bucket, with the same values") {
+TEST_CASE(
+    "comm.D6: with gradient_as_bucket_view, grad() lies in the bucket, with the same values") {
   on_ranks(2, [](ProcessGroup group) {
     auto plain = weighted({{3}, {5}}), viewed = weighted({{3}, {5}});
     DistributedDataParallel a(plain, group), b(viewed, group, {.gradient_as_bucket_view = true});
@@ -177,7 +193,9 @@ TEST_CASE("comm.D6: with gradient_as_bucket_view, grad() lies in the bucket, wit
     for (int i = 0; i < 5; ++i) {
       // Cleared to undefined, to zero, or not at all.
       if (i % 3 != 2)
-        for (auto* m : {static_cast<nn::Module*>(plain.get()), static_cast<nn::Module*>(viewed.get())}) m->zero_grad(i % 3 == 0);
+        for (auto* m :
+             {static_cast<nn::Module*>(plain.get()), static_cast<nn::Module*>(viewed.get())})
+          m->zero_grad(i % 3 == 0);
       const double g = group.rank() + i;
       pass(a, {g, 2 * g});
       pass(b, {g, 2 * g});
@@ -190,14 +208,18 @@ TEST_CASE("comm.D6: with gradient_as_bucket_view, grad() lies in the bucket, wit
   });
 }
 
-TEST_CASE("comm.5.5: a gradient that is replaced while the pass is under way is an error with gradient_as_bucket_view") {
+TEST_CASE(
+    "comm.5.5: a gradient that is replaced while the pass is under way is an error with "
+    "gradient_as_bucket_view") {
   on_ranks(2, [](ProcessGroup group) {
     auto module = weighted({{3}, {5}});
-    DistributedDataParallel model(module, group, {.gradient_as_bucket_view = true, .buckets = {{1}, {0}}});
+    DistributedDataParallel model(module, group,
+                                  {.gradient_as_bucket_view = true, .buckets = {{1}, {0}}});
     pass(model, {1, 1});
     module->p[0].register_hook([&](const Tensor&) { module->p[1].set_grad(filled(1, {5})); });
     const std::string text = error_of<Error>([&] { pass(model, {1, 1}); });
-    CHECK((text.find("p1 was replaced by another tensor") != std::string::npos || text.find("gave up group") != std::string::npos));
+    CHECK((text.find("p1 was replaced by another tensor") != std::string::npos ||
+           text.find("gave up group") != std::string::npos));
   });
 }
 
@@ -223,7 +245,9 @@ TEST_CASE("comm.D8: a result of another type is converted") {
     for (const bool view : {false, true})
       on_ranks(2, [&](ProcessGroup group) {
         DistributedDataParallel model(one(), group, {.gradient_as_bucket_view = view});
-        model.register_comm_hook([&](GradBucket& bucket) { return Future<Tensor>(full_like(bucket.buffer(), 2.5, dtype)); });
+        model.register_comm_hook([&](GradBucket& bucket) {
+          return Future<Tensor>(full_like(bucket.buffer(), 2.5, dtype));
+        });
         for (int i = 0; i < 2; ++i) {
           pass(model, {1});
           CHECK(grad_of(model) == 2.5);
@@ -253,7 +277,8 @@ TEST_CASE("comm.D9: backward returns only when the hook's future is complete") {
   });
 }
 
-TEST_CASE("comm.D11: hooks on parameters act on the local gradient, after-reduction hooks see the mean") {
+TEST_CASE(
+    "comm.D11: hooks on parameters act on the local gradient, after-reduction hooks see the mean") {
   on_ranks(2, [](ProcessGroup group) {
     DistributedDataParallel model(one(), group);
     const Tensor& p = model.module().p[0];
@@ -263,7 +288,8 @@ TEST_CASE("comm.D11: hooks on parameters act on the local gradient, after-reduct
       local.push_back(number(leaf.grad()));
       leaf.mutable_grad().clamp_(-5, 5);
     });
-    HookHandle after = model.register_after_reduction_hook(p, [&](const Tensor& leaf) { mean.push_back(number(leaf.grad())); });
+    HookHandle after = model.register_after_reduction_hook(
+        p, [&](const Tensor& leaf) { mean.push_back(number(leaf.grad())); });
     pass(model, {group.rank() == 0 ? 1.0 : 4.0});
     CHECK(local == std::vector{group.rank() == 0 ? 2.0 : 8.0});
     CHECK(mean == std::vector{3.5});  // of 2 and 5
@@ -272,16 +298,20 @@ TEST_CASE("comm.D11: hooks on parameters act on the local gradient, after-reduct
     model.zero_grad();
     pass(model, {1});
     CHECK(mean.size() == 1);
-    CHECK(has(error_of<Error>([&] { model.register_after_reduction_hook(filled(1), [](const Tensor&) {}); }), "no parameter"));
+    CHECK(has(error_of<Error>(
+                  [&] { model.register_after_reduction_hook(filled(1), [](const Tensor&) {}); }),
+              "no parameter"));
   });
 }
 
-TEST_CASE("comm.2.4: buckets are laid out anew once, in the order in which gradients arrived on rank 0") {
+TEST_CASE(
+    "comm.2.4: buckets are laid out anew once, in the order in which gradients arrived on rank 0") {
   on_ranks(2, [](ProcessGroup group) {
     std::vector<std::vector<int64_t>> shapes(11, {1600});
     shapes[0] = {80};
     auto module = weighted(shapes);
-    DistributedDataParallel model(module, group, {.bucket_bytes = 8192, .first_bucket_bytes = 1024});
+    DistributedDataParallel model(module, group,
+                                  {.bucket_bytes = 8192, .first_bucket_bytes = 1024});
     using Lists = std::vector<std::vector<size_t>>;
     std::vector<double> ones(11, 1);
     CHECK(model.bucket_layout().size() == 1);
@@ -289,12 +319,16 @@ TEST_CASE("comm.2.4: buckets are laid out anew once, in the order in which gradi
     CHECK(model.bucket_layout() == Lists{{10}, {9, 8}, {7, 6}, {5, 4}, {3, 2}, {1, 0}});
     CHECK(model.stats().rebuilt);
 
-    DistributedDataParallel searching(weighted(shapes), group, {.bucket_bytes = 8192, .first_bucket_bytes = 1024, .find_unused_parameters = true});
+    DistributedDataParallel searching(
+        weighted(shapes), group,
+        {.bucket_bytes = 8192, .first_bucket_bytes = 1024, .find_unused_parameters = true});
     for (int i = 0; i < 3; ++i) pass(searching, ones);
     CHECK(searching.bucket_layout() == Lists{{10}, {8, 9}, {6, 7}, {4, 5}, {2, 3}, {0, 1}});
     CHECK(!searching.stats().rebuilt);
 
-    DistributedDataParallel last(weighted(shapes), group, {.bucket_bytes = 8192, .first_bucket_bytes = 300, .small_bucket_last = true});
+    DistributedDataParallel last(
+        weighted(shapes), group,
+        {.bucket_bytes = 8192, .first_bucket_bytes = 300, .small_bucket_last = true});
     for (int i = 0; i < 2; ++i) pass(last, ones);
     CHECK(last.bucket_layout() == Lists{{10, 9}, {8, 7}, {6, 5}, {4, 3}, {2, 1}, {0}});
   });
@@ -348,7 +382,8 @@ TEST_CASE("comm.5.4: iteration one counts, later ones send early; a change is an
       CHECK(all_are(module->b.grad(), 1.5));
       CHECK(!module->c.grad().defined());
     }
-    CHECK(has(error_of<Error>([&] { model(filled(1, {2}), true).backward(); }), "unused in the first iteration"));
+    CHECK(has(error_of<Error>([&] { model(filled(1, {2}), true).backward(); }),
+              "unused in the first iteration"));
   });
 }
 
@@ -386,7 +421,8 @@ TEST_CASE("comm.5.2: an output that the loss leaves out: its parameters count as
   });
 }
 
-TEST_CASE("comm.5.6: searching although nothing is unused warns once; a graph of gradients warns once") {
+TEST_CASE(
+    "comm.5.6: searching although nothing is unused warns once; a graph of gradients warns once") {
   if (dist::launched_by_mpi()) return;
   std::vector<std::string> warnings;
   set_warning_handler([&](const std::string& text) { warnings.push_back(text); });
@@ -425,7 +461,9 @@ TEST_CASE("several wrappers live side by side, and one that is gone leaves its m
     auto first = weighted({{2}}), second = weighted({{3}});
     auto a = std::make_unique<DistributedDataParallel<Weighted>>(first, group);
     auto b = std::make_unique<DistributedDataParallel<Weighted>>(second, group);
-    (*a)(std::vector{filled(group.rank(), {2})}).add((*b)(std::vector{filled(group.rank(), {3})})).backward();
+    (*a)(std::vector{filled(group.rank(), {2})})
+        .add((*b)(std::vector{filled(group.rank(), {3})}))
+        .backward();
     CHECK(all_are(first->p[0].grad(), 0.5));
     CHECK(all_are(second->p[0].grad(), 0.5));
     a.reset();
@@ -451,7 +489,8 @@ TEST_CASE("comm.9.2: a parameter shared by two layers is reduced once (test_ddp_
     for (const bool to_none : {false, true})
       on_ranks(2, [&](ProcessGroup group) {
         auto module = std::make_shared<Shared>(2048 * 8);
-        DistributedDataParallel model(module, group, {.bucket_bytes = 65536, .gradient_as_bucket_view = view});
+        DistributedDataParallel model(module, group,
+                                      {.bucket_bytes = 65536, .gradient_as_bucket_view = view});
         for (int i = 0; i < 3; ++i) {
           module->zero_grad(to_none);
           model(group.rank() + 1.0).backward();
@@ -486,14 +525,19 @@ TEST_CASE("parameters with permuted strides keep them, in buckets and in grad()"
   });
 }
 
-TEST_CASE("comm.6.9: with reduced precision forward and backward run narrow, parameters and gradients stay wide") {
+TEST_CASE(
+    "comm.6.9: with reduced precision forward and backward run narrow, parameters and gradients "
+    "stay wide") {
   on_ranks(2, [](ProcessGroup group) {
     auto module = weighted({{2}, {3}});
-    DistributedDataParallel model(module, group, {.reduced_precision = DataParallelOptions::ReducedPrecision{kBFloat16, kFloat32}});
+    DistributedDataParallel model(
+        module, group,
+        {.reduced_precision = DataParallelOptions::ReducedPrecision{kBFloat16, kFloat32}});
     CHECK_THROWS_AS(model.register_comm_hook(dist::hooks::allreduce), Error);
     for (int i = 0; i < 3; ++i) {
       model.zero_grad();
-      const Tensor out = model(std::vector{filled(1 + group.rank(), {2}, kBFloat16), filled(1.0 / 3, {3}, kBFloat16)});
+      const Tensor out = model(
+          std::vector{filled(1 + group.rank(), {2}, kBFloat16), filled(1.0 / 3, {3}, kBFloat16)});
       CHECK(out.dtype() == kBFloat16);
       out.backward();
       CHECK(module->p[0].dtype() == kFloat32);
@@ -511,11 +555,16 @@ TEST_CASE("communication begins before the last gradient is there") {
     using Kind = dist::ReducerEvent::Kind;
     std::vector<std::pair<Kind, size_t>> trace;
     auto module = weighted({{64}, {64}, {64}, {64}});
-    DistributedDataParallel model(module, group, {.bucket_bytes = 256, .on_event = [&](const dist::ReducerEvent& e) { trace.emplace_back(e.kind, e.index); }});
+    DistributedDataParallel model(
+        module, group, {.bucket_bytes = 256, .on_event = [&](const dist::ReducerEvent& e) {
+                          trace.emplace_back(e.kind, e.index);
+                        }});
     pass(model, {1, 1, 1, 1});
     trace.clear();
     pass(model, {1, 1, 1, 1});
-    const auto at = [&](Kind kind, size_t i) { return std::find(trace.begin(), trace.end(), std::pair{kind, i}) - trace.begin(); };
+    const auto at = [&](Kind kind, size_t i) {
+      return std::find(trace.begin(), trace.end(), std::pair{kind, i}) - trace.begin();
+    };
     CHECK(at(Kind::launch, 0) < at(Kind::grad_ready, 0));
     CHECK(at(Kind::launch, 2) < at(Kind::grad_ready, 0));
     CHECK(at(Kind::written, 0) > at(Kind::launch, 3));
@@ -537,11 +586,14 @@ TEST_CASE("comm.7: the wrapper's own state goes on where it stopped") {
     pass(other, {1, 2, 3});
     CHECK(grad_of(other, 2) == 3);
     CHECK(other.bucket_layout() == model.bucket_layout());
-    CHECK(has(error_of<Error>([&] { other.load_wrapper_state(nn::StateDict()); }), "bucket_members"));
+    CHECK(
+        has(error_of<Error>([&] { other.load_wrapper_state(nn::StateDict()); }), "bucket_members"));
   });
 }
 
-TEST_CASE("comm.5.1: without a hook gradients are divided by the number of ranks, then summed in their order") {
+TEST_CASE(
+    "comm.5.1: without a hook gradients are divided by the number of ranks, then summed in their "
+    "order") {
   if (dist::launched_by_mpi()) return;  // The order is the library's there.
   on_ranks(3, [](ProcessGroup group) {
     DistributedDataParallel model(one(), group);
@@ -564,14 +616,18 @@ TEST_CASE("comm.5.3: a parameter used inside no_sync only still sends what it ha
   });
 }
 
-TEST_CASE("comm.9.2: a layer that is used later only is trained from then on (test_forward_backward_unused_parameters)") {
+TEST_CASE(
+    "comm.9.2: a layer that is used later only is trained from then on "
+    "(test_forward_backward_unused_parameters)") {
   on_ranks(2, [](ProcessGroup group) {
     auto module = weighted({{2}, {2}, {2}});
     DistributedDataParallel model(module, group, {.find_unused_parameters = true});
     optim::SGD optimizer(model.parameters(), 0.1);
     for (int i = 0; i < 3; ++i) {
       optimizer.zero_grad();
-      model(std::vector<Tensor>{filled(1, {2}), filled(1, {2}), i == 0 ? Tensor() : filled(group.rank() * 2, {2})}).backward();
+      model(std::vector<Tensor>{filled(1, {2}), filled(1, {2}),
+                                i == 0 ? Tensor() : filled(group.rank() * 2, {2})})
+          .backward();
       CHECK(module->p[2].grad().defined() == (i > 0));
       optimizer.step();
     }

@@ -13,11 +13,15 @@ TEST_CASE("comm.E1: a second hook is refused, and the first stays") {
   on_ranks(2, [](ProcessGroup group) {
     for (int kind = 0; kind < 3; ++kind) {
       DistributedDataParallel model(one(), group);
-      model.register_comm_hook([](GradBucket& b) { return Future<Tensor>(full_like(b.buffer(), 42)); }, {.name = "answer"});
+      model.register_comm_hook(
+          [](GradBucket& b) { return Future<Tensor>(full_like(b.buffer(), 42)); },
+          {.name = "answer"});
       const std::string text = error_of<Error>([&] {
         if (kind == 0) model.register_comm_hook(dist::hooks::allreduce);
         if (kind == 1) model.register_builtin_comm_hook("fp16_compress");
-        if (kind == 2) model.register_optimizer_in_backward(std::make_shared<optim::SGD>(model.parameters(), 0.1));
+        if (kind == 2)
+          model.register_optimizer_in_backward(
+              std::make_shared<optim::SGD>(model.parameters(), 0.1));
       });
       CHECK(has(text, "answer is registered already"));
       pass(model, {1});
@@ -29,7 +33,9 @@ TEST_CASE("comm.E1: a second hook is refused, and the first stays") {
 TEST_CASE("comm.E2: an empty callable is refused where it is registered") {
   on_ranks(1, [](ProcessGroup group) {
     DistributedDataParallel model(one(), group);
-    CHECK(has(error_of<Error>([&] { model.register_comm_hook(std::function<Future<Tensor>(GradBucket&)>()); }), "the hook is empty"));
+    CHECK(has(error_of<Error>(
+                  [&] { model.register_comm_hook(std::function<Future<Tensor>(GradBucket&)>()); }),
+              "the hook is empty"));
   });
 }
 
@@ -75,7 +81,8 @@ TEST_CASE("comm.E5: registration after the first backward is refused") {
   on_ranks(2, [](ProcessGroup group) {
     DistributedDataParallel model(one(), group);
     pass(model, {1});
-    CHECK(has(error_of<Error>([&] { model.register_comm_hook(dist::hooks::allreduce); }), "before training"));
+    CHECK(has(error_of<Error>([&] { model.register_comm_hook(dist::hooks::allreduce); }),
+              "before training"));
   });
 }
 
@@ -85,7 +92,8 @@ TEST_CASE("comm.E6: a result of another length is an error with both counts") {
     model.register_comm_hook([](GradBucket&) { return Future<Tensor>(zeros({5})); });
     const std::string text = error_of<Error>([&] { pass(model, {1}); });
     CHECK(has(text, "bucket 0"));
-    if (text.find("gave up") == std::string::npos) CHECK(has(text, "has 5 elements, the bucket has 3"));
+    if (text.find("gave up") == std::string::npos)
+      CHECK(has(text, "has 5 elements, the bucket has 3"));
     CHECK(all_are(model.module().p[0].grad(), 1));
   });
 }
@@ -93,10 +101,12 @@ TEST_CASE("comm.E6: a result of another length is an error with both counts") {
 TEST_CASE("comm.E7: an unknown built-in hook is an error that lists those there are") {
   on_ranks(1, [](ProcessGroup group) {
     DistributedDataParallel model(one(), group);
-    const std::string text = error_of<Error>([&] { model.register_builtin_comm_hook("fp12_compress"); });
+    const std::string text =
+        error_of<Error>([&] { model.register_builtin_comm_hook("fp12_compress"); });
     CHECK(has(text, "'fp12_compress'"));
     CHECK(has(text, "fp16_compress"));
-    for (const char* name : {"allreduce", "fp16_compress", "bf16_compress", "quantize_per_tensor", "quantize_per_channel", "noop"}) {
+    for (const char* name : {"allreduce", "fp16_compress", "bf16_compress", "quantize_per_tensor",
+                             "quantize_per_channel", "noop"}) {
       DistributedDataParallel other(one(), group);
       other.register_builtin_comm_hook(name);
       pass(other, {2});
@@ -121,10 +131,14 @@ TEST_CASE("comm.E9: ranks with different shapes, strides or types are refused, o
   for (int kind = 0; kind < 4; ++kind)
     on_ranks(2, [&](ProcessGroup group) {
       const bool odd = group.rank() == 1;
-      auto module = weighted({{2}, odd && kind == 0 ? std::vector<int64_t>{4, 3} : odd && kind == 3 ? std::vector<int64_t>{12} : std::vector<int64_t>{3, 4}});
+      auto module = weighted({{2},
+                              odd && kind == 0   ? std::vector<int64_t>{4, 3}
+                              : odd && kind == 3 ? std::vector<int64_t>{12}
+                                                 : std::vector<int64_t>{3, 4}});
       if (odd && kind == 1) module->p[1].set_data(zeros({4, 3}).t());
       if (odd && kind == 2) module->p[1].set_data(zeros({3, 4}, kFloat64));
-      const std::string text = error_of<Error>([&] { DistributedDataParallel model(module, group); });
+      const std::string text =
+          error_of<Error>([&] { DistributedDataParallel model(module, group); });
       CHECK(has(text, "parameter 1 (p1) of rank 1"));
       CHECK(has(text, "f32 of shape [3, 4] and strides [4, 1]"));
     });
@@ -151,7 +165,8 @@ TEST_CASE("comm.E10: a parameter that gets its gradient twice is named, with lik
   });
 }
 
-TEST_CASE("comm.E11: gradients that are missing when the next forward starts are named, with advice") {
+TEST_CASE(
+    "comm.E11: gradients that are missing when the next forward starts are named, with advice") {
   on_ranks(2, [](ProcessGroup group) {
     DistributedDataParallel model(weighted({{1}, {1}, {1}}), group);
     model(std::vector<Tensor>{filled(1), Tensor(), filled(1)}).backward();
@@ -175,12 +190,18 @@ TEST_CASE("comm.E12: a module that was converted after wrapping is noticed") {
   });
 }
 
-TEST_CASE("comm.E13: a wrapper with explicit buckets checks them (test_multi_dtype_single_bucket)") {
+TEST_CASE(
+    "comm.E13: a wrapper with explicit buckets checks them (test_multi_dtype_single_bucket)") {
   on_ranks(1, [](ProcessGroup group) {
     auto module = weighted({{2}, {2}});
     module->p[1].set_data(zeros({2}, kFloat64));
-    CHECK(has(error_of<Error>([&] { DistributedDataParallel model(module, group, {.buckets = {{0, 1}}}); }), "mixes types"));
-    CHECK(has(error_of<Error>([&] { DistributedDataParallel model(module, group, {.buckets = {{0}, {}, {1}}}); }), "empty"));
+    CHECK(has(error_of<Error>(
+                  [&] { DistributedDataParallel model(module, group, {.buckets = {{0, 1}}}); }),
+              "mixes types"));
+    CHECK(has(error_of<Error>([&] {
+                DistributedDataParallel model(module, group, {.buckets = {{0}, {}, {1}}});
+              }),
+              "empty"));
     DistributedDataParallel model(module, group, {.buckets = {{0}, {1}}});
     model(std::vector{filled(1, {2}), filled(2, {2}, kFloat64)}).backward();
     CHECK(all_are(module->p[1].grad(), 2));
@@ -193,7 +214,8 @@ TEST_CASE("comm.E14: buckets cannot be laid out during a backward pass") {
   on_ranks(1, [](ProcessGroup group) {
     DistributedDataParallel model(one(), group);
     std::string text;
-    model.module().p[0].register_hook([&](const Tensor&) { text = error_of<Error>([&] { model.reset(group); }); });
+    model.module().p[0].register_hook(
+        [&](const Tensor&) { text = error_of<Error>([&] { model.reset(group); }); });
     pass(model, {1});
     CHECK(has(text, "a backward pass is under way"));
   });
@@ -214,10 +236,12 @@ TEST_CASE("comm.E16: a hook that throws on one rank ends the pass on all of them
   on_ranks(3, [](ProcessGroup group) {
     DistributedDataParallel model(weighted({{1}, {2}}), group, {.buckets = {{1}, {0}}});
     model.module().p[0].set_grad(filled(100));
-    model.register_comm_hook([&](GradBucket& bucket) -> Future<Tensor> {
-      if (bucket.index() == 1 && group.rank() == 1) throw std::out_of_range("seven");
-      return dist::hooks::allreduce(bucket);
-    }, {.name = "unlucky"});
+    model.register_comm_hook(
+        [&](GradBucket& bucket) -> Future<Tensor> {
+          if (bucket.index() == 1 && group.rank() == 1) throw std::out_of_range("seven");
+          return dist::hooks::allreduce(bucket);
+        },
+        {.name = "unlucky"});
     if (group.rank() == 1) {
       bool nested = false;
       try {
@@ -243,16 +267,21 @@ TEST_CASE("comm.E16: a hook that throws on one rank ends the pass on all of them
   });
 }
 
-TEST_CASE("comm.D10: a callback that throws on one rank ends the pass on all; a new group and wrapper work") {
+TEST_CASE(
+    "comm.D10: a callback that throws on one rank ends the pass on all; a new group and wrapper "
+    "work") {
   on_ranks(2, [](ProcessGroup group) {
     auto module = one();
     {
       DistributedDataParallel model(module, group);
       model.register_comm_hook([&](GradBucket& bucket) {
-        return dist::hooks::allreduce(bucket).then([&](const Tensor& t) -> Tensor {
-          if (group.rank() == 1) throw Error("no");
-          return t;
-        }).then([group = bucket.group()](const Tensor& t) { return group.all_reduce(t).single(); });
+        return dist::hooks::allreduce(bucket)
+            .then([&](const Tensor& t) -> Tensor {
+              if (group.rank() == 1) throw Error("no");
+              return t;
+            })
+            .then(
+                [group = bucket.group()](const Tensor& t) { return group.all_reduce(t).single(); });
       });
       CHECK_THROWS_AS(pass(model, {1}), Error);
       CHECK(group.aborted());
@@ -285,7 +314,8 @@ TEST_CASE("comm.F3: when backward throws, no callback of the hook runs any more"
   });
 }
 
-TEST_CASE("comm.F3: the wrapper that failed works again after reset with a new group, hook included") {
+TEST_CASE(
+    "comm.F3: the wrapper that failed works again after reset with a new group, hook included") {
   on_ranks(2, [](ProcessGroup group) {
     DistributedDataParallel model(one(), group);
     bool bad = true;
@@ -303,8 +333,11 @@ TEST_CASE("comm.F3: the wrapper that failed works again after reset with a new g
   });
 }
 
-TEST_CASE("comm.E17: a rank that stops taking part: the others get a timeout, gradients stay, and a checkpoint can be made") {
-  if (dist::launched_by_mpi()) return;  // After a timeout MPI cannot be ended properly; see check_faults.py.
+TEST_CASE(
+    "comm.E17: a rank that stops taking part: the others get a timeout, gradients stay, and a "
+    "checkpoint can be made") {
+  if (dist::launched_by_mpi())
+    return;  // After a timeout MPI cannot be ended properly; see check_faults.py.
   on_ranks(3, [](ProcessGroup group) {
     DistributedDataParallel model(weighted({{1}, {2}}), group, {.buckets = {{1}, {0}}});
     pass(model, {1, 1});
@@ -361,7 +394,8 @@ TEST_CASE("comm.G3: gradients are views of the current buffer in the parameters'
       const Tensor other = zeros({7}, kFloat64);
       bucket.set_buffer(other);
       CHECK(bucket.gradients()[0].is_alias_of(other));
-      CHECK(has(error_of<Error>([&] { bucket.set_buffer(zeros({6})); }), "has 7 elements, the new buffer has 6"));
+      CHECK(has(error_of<Error>([&] { bucket.set_buffer(zeros({6})); }),
+                "has 7 elements, the new buffer has 6"));
       return Future<Tensor>(bucket.buffer() + 1);
     });
     pass(model, {1, 1});
@@ -404,7 +438,8 @@ TEST_CASE("comm.H1: the hook runs on the backward thread, in order, once per buc
 TEST_CASE("comm.H2: a result of any shape with the right number of elements is copied") {
   on_ranks(2, [](ProcessGroup group) {
     DistributedDataParallel model(weighted({{2, 2}}), group);
-    model.register_comm_hook([](GradBucket&) { return Future<Tensor>(arange(4, kFloat32).view({2, 2}).t()); });
+    model.register_comm_hook(
+        [](GradBucket&) { return Future<Tensor>(arange(4, kFloat32).view({2, 2}).t()); });
     pass(model, {1});
     CHECK(equal(model.module().p[0].grad(), tensor({{0.0, 2.0}, {1.0, 3.0}})));
   });
@@ -419,12 +454,16 @@ TEST_CASE("comm.H3: a hook that does not communicate returns a complete future")
   });
 }
 
-TEST_CASE("comm.H4: collectives of callbacks may come in any order of buckets, but agree within each") {
+TEST_CASE(
+    "comm.H4: collectives of callbacks may come in any order of buckets, but agree within each") {
   on_ranks(3, [](ProcessGroup group) {
     std::vector<std::vector<int64_t>> shapes(6, {2});
-    DistributedDataParallel model(weighted(shapes), group, {.buckets = {{5}, {4}, {3}, {2}, {1}, {0}}});
+    DistributedDataParallel model(weighted(shapes), group,
+                                  {.buckets = {{5}, {4}, {3}, {2}, {1}, {0}}});
     model.register_comm_hook([](GradBucket& bucket) {
-      return dist::hooks::allreduce(bucket).then([group = bucket.group()](const Tensor& t) { return group.all_reduce(t.clone()).single().wait(); });
+      return dist::hooks::allreduce(bucket).then([group = bucket.group()](const Tensor& t) {
+        return group.all_reduce(t.clone()).single().wait();
+      });
     });
     for (int i = 0; i < 5; ++i) {
       model.zero_grad();
@@ -434,7 +473,8 @@ TEST_CASE("comm.H4: collectives of callbacks may come in any order of buckets, b
   });
 }
 
-TEST_CASE("comm.H5: the hook stays for the wrapper's whole life, also when buckets are laid out anew") {
+TEST_CASE(
+    "comm.H5: the hook stays for the wrapper's whole life, also when buckets are laid out anew") {
   on_ranks(2, [](ProcessGroup group) {
     DistributedDataParallel model(weighted({{1}, {1}}), group, {.bucket_bytes = 4});
     size_t calls = 0;
@@ -465,7 +505,9 @@ TEST_CASE("gradients with the same bits for 1, 2 and 4 ranks") {
       DistributedDataParallel model(fc, group);
       optim::SGD optimizer(model.parameters(), optim::SGDOptions(0.05).momentum(0.9));
       for (int step = 0; step < 100; ++step) {
-        dist::backward_by_micro_batches(model, 4, [&](int64_t i) { mse_loss(model(x.narrow(0, 4 * i, 4)), y.narrow(0, 4 * i, 4)).backward(); });
+        dist::backward_by_micro_batches(model, 4, [&](int64_t i) {
+          mse_loss(model(x.narrow(0, 4 * i, 4)), y.narrow(0, 4 * i, 4)).backward();
+        });
         optimizer.step();
       }
       ends[static_cast<size_t>(group.rank())] = fc->weight.detach().clone();
@@ -476,9 +518,10 @@ TEST_CASE("gradients with the same bits for 1, 2 and 4 ranks") {
   CHECK(equal(weights[0], weights[1]));
   CHECK(equal(weights[0], weights[2]));
   CHECK(has(error_of<Error>([] {
-    dist::run_threads(3, [](ProcessGroup group) {
-      DistributedDataParallel model(one(), group);
-      dist::backward_by_micro_batches(model, 4, [](int64_t) {});
-    });
-  }), "powers of two"));
+              dist::run_threads(3, [](ProcessGroup group) {
+                DistributedDataParallel model(one(), group);
+                dist::backward_by_micro_batches(model, 4, [](int64_t) {});
+              });
+            }),
+            "powers of two"));
 }

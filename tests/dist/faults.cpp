@@ -1,5 +1,6 @@
-/// One seeded fault in the middle of training: a rank is killed, stopped, or throws. Survivors must notice in time, find their gradients intact
-/// and be able to write a checkpoint; if all ranks are alive, a new group must work.
+/// One seeded fault in the middle of training: a rank is killed, stopped, or throws. Survivors must
+/// notice in time, find their gradients intact and be able to write a checkpoint; if all ranks are
+/// alive, a new group must work.
 ///
 ///   dist_faults threads FIRST COUNT        seeds FIRST to FIRST + COUNT - 1, ranks are threads
 ///   dist_faults plan SEED                  says how many ranks a seed needs
@@ -35,7 +36,9 @@ struct Plan {
   bool views;
 
   static Plan of(uint64_t seed) {
-    const auto draw = [g = Generator(seed * 7919 + 1)](int64_t n) { return static_cast<int>(randint(0, n, {1}, g).item<int64_t>()); };
+    const auto draw = [g = Generator(seed * 7919 + 1)](int64_t n) {
+      return static_cast<int>(randint(0, n, {1}, g).item<int64_t>());
+    };
     Plan p{};
     p.ranks = 2 + draw(2);
     p.rank = draw(p.ranks);
@@ -51,12 +54,14 @@ struct Plan {
 struct Net : nn::Module {
   std::vector<Tensor> p;
   Net() {
-    for (int i = 0; i < 4; ++i) p.push_back(register_parameter(str("p", i), ones({i == 2 ? 30000 : 100})));
+    for (int i = 0; i < 4; ++i)
+      p.push_back(register_parameter(str("p", i), ones({i == 2 ? 30000 : 100})));
   }
   /// The gradient of p[i] is `scale` * (i + 1).
   Tensor forward(double scale) {
     Tensor sum = zeros({});
-    for (size_t i = 0; i < p.size(); ++i) sum = sum + (p[i] * (scale * static_cast<double>(i + 1))).sum();
+    for (size_t i = 0; i < p.size(); ++i)
+      sum = sum + (p[i] * (scale * static_cast<double>(i + 1))).sum();
     return sum;
   }
 };
@@ -83,7 +88,8 @@ struct Run {
       case Fault::stopped:
         if (!processes) throw Gone();
         // Somebody has to end it when the others have seen enough.
-        if (std::system(str("(sleep 4; kill -9 ", ::getpid(), ") > /dev/null 2>&1 &").c_str()) == 0) ::kill(::getpid(), SIGSTOP);
+        if (std::system(str("(sleep 4; kill -9 ", ::getpid(), ") > /dev/null 2>&1 &").c_str()) == 0)
+          ::kill(::getpid(), SIGSTOP);
         return;
       case Fault::hook_throws:
       case Fault::callback_throws: throw std::runtime_error("planned");
@@ -96,7 +102,9 @@ struct Run {
     if (plan.hook == 0) return after(dist::hooks::allreduce(bucket), index);
     if (plan.hook == 1) return after(dist::hooks::fp16_compress(bucket), index);
     // Two rounds: sums of halves, then the mean of equal numbers.
-    return after(dist::hooks::allreduce(bucket), index).then([g = bucket.group()](const Tensor& t) { return g.all_reduce(t / g.size()).single(); });
+    return after(dist::hooks::allreduce(bucket), index).then([g = bucket.group()](const Tensor& t) {
+      return g.all_reduce(t / g.size()).single();
+    });
   }
   Future<Tensor> after(Future<Tensor> f, size_t index) const {
     return f.then([this, index](const Tensor& t) {
@@ -110,8 +118,11 @@ struct Run {
     for (size_t i = 0; i < net.p.size(); ++i) {
       const Tensor& g = net.p[i].grad();
       if (!g.defined()) continue;
-      const auto is = [&](double scale) { return equal(g, full_like(g, scale * static_cast<double>(i + 1))); };
-      if (!is(local_scale(group.rank())) && !is(mean_scale())) return str("the gradient of p", i, " is neither local nor the mean: ", g[0].item<double>());
+      const auto is = [&](double scale) {
+        return equal(g, full_like(g, scale * static_cast<double>(i + 1)));
+      };
+      if (!is(local_scale(group.rank())) && !is(mean_scale()))
+        return str("the gradient of p", i, " is neither local nor the mean: ", g[0].item<double>());
     }
     return "";
   }
@@ -121,7 +132,8 @@ struct Run {
     auto net = std::make_shared<Net>();
     std::string seen;
     {
-      dist::DistributedDataParallel model(net, group, {.gradient_as_bucket_view = plan.views, .buckets = {{3}, {2}, {1}, {0}}});
+      dist::DistributedDataParallel model(
+          net, group, {.gradient_as_bucket_view = plan.views, .buckets = {{3}, {2}, {1}, {0}}});
       model.register_comm_hook([this](GradBucket& b) { return hook(b); });
       try {
         for (step = 0; step < 6; ++step) {
@@ -129,7 +141,8 @@ struct Run {
           model(local_scale(group.rank())).backward();
         }
       } catch (const dist::CommHookError& e) {
-        if (group.rank() != plan.rank) return str("FAILED: another rank's exception came here: ", e.what());
+        if (group.rank() != plan.rank)
+          return str("FAILED: another rank's exception came here: ", e.what());
         try {
           std::rethrow_if_nested(e);
         } catch (const Gone&) {
@@ -149,7 +162,8 @@ struct Run {
     const int file = ::mkstemp(path);
     ::close(file);
     std::ofstream out(path, std::ios::binary);
-    for (const auto& item : net->state_dict()) out.write(static_cast<const char*>(item.value().data_ptr()), item.value().nbytes());
+    for (const auto& item : net->state_dict())
+      out.write(static_cast<const char*>(item.value().data_ptr()), item.value().nbytes());
     out.close();
     const bool saved = out.good();
     ::unlink(path);
@@ -161,7 +175,9 @@ struct Run {
       model.zero_grad();
       step = 0;
       model(local_scale(group.rank())).backward();
-      if (const std::string bad = corruption(*net); !bad.empty() || net->p[0].grad()[0].item<double>() != mean_scale()) return "FAILED: the new group is no good: " + bad;
+      if (const std::string bad = corruption(*net);
+          !bad.empty() || net->p[0].grad()[0].item<double>() != mean_scale())
+        return "FAILED: the new group is no good: " + bad;
     }
     return "survived: " + seen.substr(0, seen.find('\n'));
   }
@@ -170,7 +186,8 @@ struct Run {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 3) return std::cerr << "usage: dist_faults threads FIRST COUNT | dist_faults mpi SEED\n", 2;
+  if (argc < 3)
+    return std::cerr << "usage: dist_faults threads FIRST COUNT | dist_faults mpi SEED\n", 2;
   const bool processes = std::string(argv[1]) == "mpi";
   const uint64_t first = std::stoull(argv[2]);
   if (std::string(argv[1]) == "plan") return std::cout << Plan::of(first).ranks << "\n", 0;
@@ -186,23 +203,30 @@ int main(int argc, char** argv) {
   for (uint64_t seed = first; seed < first + count; ++seed) {
     const Plan plan = Plan::of(seed);
     std::vector<std::string> outcomes(static_cast<size_t>(plan.ranks));
-    dist::run_threads(plan.ranks, [&](ProcessGroup group) {
-      auto& outcome = outcomes[static_cast<size_t>(group.rank())];
-      try {
-        outcome = Run{plan, group, false}.go();
-      } catch (const Gone&) {
-        outcome = "gone";
-      }
-    }, {.timeout = 300ms});
+    dist::run_threads(plan.ranks,
+                      [&](ProcessGroup group) {
+                        auto& outcome = outcomes[static_cast<size_t>(group.rank())];
+                        try {
+                          outcome = Run{plan, group, false}.go();
+                        } catch (const Gone&) {
+                          outcome = "gone";
+                        }
+                      },
+                      {.timeout = 300ms});
     for (int r = 0; r < plan.ranks; ++r) {
       const std::string& outcome = outcomes[static_cast<size_t>(r)];
-      const bool dies = r == plan.rank && (plan.fault == Fault::killed || plan.fault == Fault::stopped);
+      const bool dies =
+          r == plan.rank && (plan.fault == Fault::killed || plan.fault == Fault::stopped);
       if (dies ? outcome == "gone" : outcome.starts_with("survived")) continue;
       ++bad;
-      std::cout << "seed " << seed << " (" << plan.ranks << " ranks, " << kFaultNames[static_cast<int>(plan.fault)] << " on rank " << plan.rank << ", step " << plan.step
-                << ", bucket " << plan.bucket << ", hook " << plan.hook << "): rank " << r << ": " << outcome << std::endl;
+      std::cout << "seed " << seed << " (" << plan.ranks << " ranks, "
+                << kFaultNames[static_cast<int>(plan.fault)] << " on rank " << plan.rank
+                << ", step " << plan.step << ", bucket " << plan.bucket << ", hook " << plan.hook
+                << "): rank " << r << ": " << outcome << std::endl;
     }
   }
-  std::cout << count - static_cast<uint64_t>(bad > 0 ? std::min<uint64_t>(count, static_cast<uint64_t>(bad)) : 0) << " passed, " << bad << " failed" << std::endl;
+  std::cout << count - static_cast<uint64_t>(
+                           bad > 0 ? std::min<uint64_t>(count, static_cast<uint64_t>(bad)) : 0)
+            << " passed, " << bad << " failed" << std::endl;
   return bad ? 1 : 0;
 }

@@ -6,11 +6,14 @@
 using namespace grapnel;
 using namespace grapnel::test;
 
-TEST_CASE("comm.F1: callbacks run once, in the order of attachment; one attached to a complete future runs at once") {
+TEST_CASE(
+    "comm.F1: callbacks run once, in the order of attachment; one attached to a complete future "
+    "runs at once") {
   auto f = Future<int>::make();
   std::vector<int> seen;
   std::vector<Future<dist::Done>> all;
-  for (int i = 0; i < 5; ++i) all.push_back(f.then([&seen, i](int v) { seen.push_back(10 * v + i); }));
+  for (int i = 0; i < 5; ++i)
+    all.push_back(f.then([&seen, i](int v) { seen.push_back(10 * v + i); }));
   const Future<int> twice = f.then([](Future<int> done) { return 2 * done.value(); });
   f.set_result(1);
   for (auto& a : all) a.wait();
@@ -20,11 +23,14 @@ TEST_CASE("comm.F1: callbacks run once, in the order of attachment; one attached
   const auto here = std::this_thread::get_id();
   std::thread::id where;
   Future<int> complete(3);
-  CHECK(complete.then([&](int v) { return where = std::this_thread::get_id(), v + 1; }).value() == 4);
+  CHECK(complete.then([&](int v) { return where = std::this_thread::get_id(), v + 1; }).value() ==
+        4);
   CHECK(where == here);
 }
 
-TEST_CASE("comm.F1: what a callback throws becomes the error of its future, and passes by callbacks that want a value") {
+TEST_CASE(
+    "comm.F1: what a callback throws becomes the error of its future, and passes by callbacks that "
+    "want a value") {
   Future<int> f(1);
   const auto failed = f.then([](int) -> int { throw Error("broken"); });
   bool called = false;
@@ -42,27 +48,35 @@ TEST_CASE("comm.F1: a callback that returns a future is followed") {
   CHECK(outer.wait() == 5);
 }
 
-TEST_CASE("comm.F2: wait returns the value or throws; value needs a complete future; completing twice is an error") {
+TEST_CASE(
+    "comm.F2: wait returns the value or throws; value needs a complete future; completing twice is "
+    "an error") {
   auto f = Future<int>::make();
   CHECK(has(error_of<Error>([&] { f.value(); }), "has not arrived"));
   std::thread([&] { f.set_result(7); }).join();
   CHECK(f.wait() == 7);
   CHECK(has(error_of<Error>([&] { f.set_result(8); }), "completed before"));
-  CHECK(has(error_of<Error>([&] { f.set_error(std::make_exception_ptr(Error("late"))); }), "completed before"));
+  CHECK(has(error_of<Error>([&] { f.set_error(std::make_exception_ptr(Error("late"))); }),
+            "completed before"));
   CHECK(f.value() == 7);
   const auto bad = Future<int>::failed(std::make_exception_ptr(Error("no luck")));
   CHECK(error_of<Error>([&] { bad.wait(); }) == "no luck");
   CHECK(has(error_of<Error>([] { Future<int>().wait(); }), "empty"));
 }
 
-TEST_CASE("comm.F5: a callback may start a collective and wait for it, several levels deep and on all ranks at once") {
+TEST_CASE(
+    "comm.F5: a callback may start a collective and wait for it, several levels deep and on all "
+    "ranks at once") {
   on_ranks(3, [](ProcessGroup group) {
     std::vector<Future<Tensor>> results;
     for (int i = 0; i < 8; ++i) {
       const ProcessGroup channel = group.channel(str("part ", i));
       results.push_back(channel.all_reduce(filled(1)).single().then([channel](const Tensor& sum) {
         const Tensor again = channel.all_reduce(sum.clone()).single().wait();
-        return channel.all_reduce(again.clone()).single().then([](const Tensor& t) { return t + 1; }).wait();
+        return channel.all_reduce(again.clone())
+            .single()
+            .then([](const Tensor& t) { return t + 1; })
+            .wait();
       }));
     }
     for (auto& r : results) CHECK(number(r.wait()) == 28);

@@ -1,4 +1,5 @@
-/// Process groups: what each collective does, channels and subgroups, timeouts and ranks that differ.
+/// Process groups: what each collective does, channels and subgroups, timeouts and ranks that
+/// differ.
 #include <cmath>
 #include <thread>
 
@@ -18,9 +19,12 @@ TEST_CASE("comm.11: every collective gives the same on every rank, in every type
         const Tensor t = filled(r + 1, {3, 5}, dtype);
         group.all_reduce(t).wait();
         CHECK(all_are(t, w * (w + 1) / 2));
-        CHECK(all_are(group.all_reduce(filled(r + 1, {7}, dtype), ReduceOp::max).single().wait(), w));
-        CHECK(all_are(group.all_reduce(filled(r + 1, {7}, dtype), ReduceOp::min).single().wait(), 1));
-        CHECK(all_are(group.all_reduce(filled(2, {7}, dtype), ReduceOp::product).single().wait(), std::pow(2, w)));
+        CHECK(
+            all_are(group.all_reduce(filled(r + 1, {7}, dtype), ReduceOp::max).single().wait(), w));
+        CHECK(
+            all_are(group.all_reduce(filled(r + 1, {7}, dtype), ReduceOp::min).single().wait(), 1));
+        CHECK(all_are(group.all_reduce(filled(2, {7}, dtype), ReduceOp::product).single().wait(),
+                      std::pow(2, w)));
         const auto all = group.all_gather(filled(r, {2, 2}, dtype)).wait();
         for (int i = 0; i < w; ++i) CHECK(all_are(all[static_cast<size_t>(i)], i));
         CHECK(all_are(group.broadcast(filled(r, {4}, dtype), w - 1).single().wait(), w - 1));
@@ -64,7 +68,8 @@ TEST_CASE("messages with the same tag arrive in order, and tags do not mix") {
   on_ranks(2, [](ProcessGroup group) {
     const int other = 1 - group.rank();
     std::vector<dist::Work> sent;
-    for (int i = 0; i < 4; ++i) sent.push_back(group.send(filled(100 * group.rank() + i), other, i % 2));
+    for (int i = 0; i < 4; ++i)
+      sent.push_back(group.send(filled(100 * group.rank() + i), other, i % 2));
     for (int i : {1, 0, 3, 2}) {
       const Tensor t = filled(-1);
       group.recv(t, other, i % 2).wait();
@@ -78,13 +83,17 @@ TEST_CASE("16-bit sums round at every step, in the order of ranks") {
   if (dist::launched_by_mpi()) return;  // The order is the library's there.
   on_ranks(3, [](ProcessGroup group) {
     const double values[] = {2048, 1, 1};
-    CHECK(number(group.all_reduce(filled(values[group.rank()], {1}, kFloat16)).single().wait()) == 2048);
+    CHECK(number(group.all_reduce(filled(values[group.rank()], {1}, kFloat16)).single().wait()) ==
+          2048);
     const double other[] = {1, 1, 2048};
-    CHECK(number(group.all_reduce(filled(other[group.rank()], {1}, kFloat16)).single().wait()) == 2050);
+    CHECK(number(group.all_reduce(filled(other[group.rank()], {1}, kFloat16)).single().wait()) ==
+          2050);
   });
 }
 
-TEST_CASE("comm.D13: three ranks divide first and add in the order of ranks, with the same bits everywhere") {
+TEST_CASE(
+    "comm.D13: three ranks divide first and add in the order of ranks, with the same bits "
+    "everywhere") {
   on_ranks(3, [](ProcessGroup group) {
     const float g[] = {1, 2, 4};
     const Tensor t = filled(g[group.rank()]);
@@ -114,7 +123,8 @@ TEST_CASE("channels keep orders of their own, and sequence numbers count the cal
     CHECK(group.channel("a") == a);
     std::vector<Future<Tensor>> sums;
     // The ranks use the two channels in opposite orders.
-    for (const ProcessGroup& c : group.rank() == 0 ? std::vector{a, b} : std::vector{b, a}) sums.push_back(c.all_reduce(filled(c == a ? 1 : 10)).single());
+    for (const ProcessGroup& c : group.rank() == 0 ? std::vector{a, b} : std::vector{b, a})
+      sums.push_back(c.all_reduce(filled(c == a ? 1 : 10)).single());
     if (group.rank() == 1) std::swap(sums[0], sums[1]);
     CHECK(number(sums[0].wait()) == 2);
     CHECK(number(sums[1].wait()) == 20);
@@ -162,14 +172,17 @@ TEST_CASE("comm.E18: ranks that call different collectives are told both calls, 
     });
 }
 
-TEST_CASE("comm.E17: a collective that a rank does not join ends in a timeout that says who is missing") {
-  if (dist::launched_by_mpi()) return;  // After a timeout MPI cannot be ended properly; see check_faults.py.
+TEST_CASE(
+    "comm.E17: a collective that a rank does not join ends in a timeout that says who is missing") {
+  if (dist::launched_by_mpi())
+    return;  // After a timeout MPI cannot be ended properly; see check_faults.py.
   on_ranks(3, [](ProcessGroup group) {
     const ProcessGroup line = group.channel("bucket 3");
     group.set_timeout(200ms);
     line.barrier().wait();
     if (group.rank() != 2) {
-      const std::string text = error_of<dist::CommError>([&] { line.all_reduce(zeros({5})).wait(); });
+      const std::string text =
+          error_of<dist::CommError>([&] { line.all_reduce(zeros({5})).wait(); });
       CHECK(has(text, "all_reduce(sum, f32, 5 elements), number 1 of group '"));
       CHECK(has(text, "bucket 3'"));
       CHECK(has(text, "after 200 ms"));
@@ -219,18 +232,23 @@ TEST_CASE("without a launcher init gives a group of one, on which everything is 
 
 TEST_CASE("ranks of one machine find each other") {
   if (dist::launched_by_mpi()) return;
-  dist::run_threads(4, [](ProcessGroup group) {
-    const ProcessGroup own = group.of_this_machine();
-    CHECK(own.size() == 2);
-    CHECK(number(own.all_reduce(filled(group.rank())).single().wait()) == (group.rank() < 2 ? 1 : 5));
-  }, {.ranks_per_machine = 2});
+  dist::run_threads(4,
+                    [](ProcessGroup group) {
+                      const ProcessGroup own = group.of_this_machine();
+                      CHECK(own.size() == 2);
+                      CHECK(number(own.all_reduce(filled(group.rank())).single().wait()) ==
+                            (group.rank() < 2 ? 1 : 5));
+                    },
+                    {.ranks_per_machine = 2});
 }
 
 TEST_CASE("groups that are gone give their communicators back, when what they began is done") {
   on_ranks(2, [](ProcessGroup group) {
-    const int before = dist::open_mpi_lines();  // those of earlier tests may be on their way out; none where ranks are threads
+    const int before = dist::open_mpi_lines();  // those of earlier tests may be on their way out;
+                                                // none where ranks are threads
     for (int i = 0; i < 50; ++i) {
-      const ProcessGroup some = i % 2 ? group.duplicate("copy") : group.subgroup({1, 0}, "reversed");
+      const ProcessGroup some =
+          i % 2 ? group.duplicate("copy") : group.subgroup({1, 0}, "reversed");
       const Tensor t = filled(group.rank() + 1.0, {1000});
       const dist::Work sum = some.all_reduce(t);
       if (i % 5 == 0) continue;  // The group goes first.
@@ -238,7 +256,8 @@ TEST_CASE("groups that are gone give their communicators back, when what they be
       CHECK(all_are(t, 3));
     }
     group.barrier().wait();
-    for (int i = 0; i < 500 && dist::open_mpi_lines() > before; ++i) std::this_thread::sleep_for(10ms);
+    for (int i = 0; i < 500 && dist::open_mpi_lines() > before; ++i)
+      std::this_thread::sleep_for(10ms);
     CHECK(dist::open_mpi_lines() <= before);
   });
 }

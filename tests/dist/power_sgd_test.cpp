@@ -16,8 +16,8 @@ struct Counts {
 /// Elements before and after compressing one gradient of the shape.
 void check_counts(std::vector<int64_t> shape, int64_t rank, double rate, Counts expected) {
   on_ranks(1, [&](ProcessGroup group) {
-    auto state = std::make_shared<PowerSGDState>(
-        PowerSGDOptions{.matrix_approximation_rank = rank, .start_powerSGD_iter = 2, .min_compression_rate = rate});
+    auto state = std::make_shared<PowerSGDState>(PowerSGDOptions{
+        .matrix_approximation_rank = rank, .start_powerSGD_iter = 2, .min_compression_rate = rate});
     DistributedDataParallel model(weighted({shape}), group);
     model.register_comm_hook(state, power_sgd);
     for (int i = 0; i < 3; ++i) pass(model, {1});
@@ -36,7 +36,9 @@ Tensor f64(std::vector<double> values, std::vector<int64_t> shape) {
 
 TEST_CASE("comm.P1: 8x8 is compressed to 16 elements") { check_counts({8, 8}, 1, 2, {64, 16}); }
 TEST_CASE("comm.P2: 4x4 is not worth it") { check_counts({4, 4}, 1, 2, {16, 16}); }
-TEST_CASE("comm.P3: 40x20 is compressed to 60 elements") { check_counts({40, 20}, 1, 2, {800, 60}); }
+TEST_CASE("comm.P3: 40x20 is compressed to 60 elements") {
+  check_counts({40, 20}, 1, 2, {800, 60});
+}
 TEST_CASE("comm.P4: 16x16 at rank 4 is not worth it") { check_counts({16, 16}, 4, 2, {256, 256}); }
 TEST_CASE("comm.P5: 17x16 at rank 4 is") { check_counts({17, 16}, 4, 2, {272, 132}); }
 TEST_CASE("comm.P6: a low rate compresses 2x2") { check_counts({2, 2}, 1, 0.5, {4, 4}); }
@@ -46,7 +48,8 @@ TEST_CASE("comm.P8: three steps of the worked vector") {
   on_ranks(2, [](ProcessGroup group) {
     const bool first = group.rank() == 0;
     const Tensor g = first ? f64({1, 2, 3, 4}, {2, 2}) : f64({5, 6, 7, 8}, {2, 2});
-    auto state = std::make_shared<PowerSGDState>(PowerSGDOptions{.start_powerSGD_iter = 2, .min_compression_rate = 0.5});
+    auto state = std::make_shared<PowerSGDState>(
+        PowerSGDOptions{.start_powerSGD_iter = 2, .min_compression_rate = 0.5});
     auto module = weighted({{2, 2}}, kFloat64);
     DistributedDataParallel model(module, group);
     model.register_comm_hook(state, power_sgd);
@@ -57,12 +60,19 @@ TEST_CASE("comm.P8: three steps of the worked vector") {
     };
     for (int i = 0; i < 2; ++i) CHECK(allclose(step(), f64({3, 4, 5, 6}, {2, 2})));
     state->memory("p0").q = f64({1, 0}, {2, 1});
-    const double p[3][2] = {{0.51449576, 0.85749293}, {0.56290008, 0.82652495}, {0.53909727, 0.84224351}};
-    const double q[3][2] = {{5.83095189, 7.20294058}, {5.82132501, 7.23045155}, {5.83806198, 7.20211709}};
-    const double results[3][4] = {
-        {3, 3.70588235, 5, 6.17647059}, {3.27682432, 4.07002177, 4.81147038, 5.97614863}, {3.14728328, 3.88264166, 4.91706982, 6.06593639}};
-    const double errors[2][3][4] = {{{-2, -1.70588235, -2, -2.17647059}, {-4.27682432, -3.77590412, -3.81147038, -4.15261922}, {-6.42410760, -5.65854578, -5.72854021, -6.21855560}},
-                                    {{2, 2.29411765, 2, 1.82352941}, {3.72317568, 4.22409588, 4.18852962, 3.84738078}, {5.57589240, 6.34145422, 6.27145979, 5.78144440}}};
+    const double p[3][2] = {
+        {0.51449576, 0.85749293}, {0.56290008, 0.82652495}, {0.53909727, 0.84224351}};
+    const double q[3][2] = {
+        {5.83095189, 7.20294058}, {5.82132501, 7.23045155}, {5.83806198, 7.20211709}};
+    const double results[3][4] = {{3, 3.70588235, 5, 6.17647059},
+                                  {3.27682432, 4.07002177, 4.81147038, 5.97614863},
+                                  {3.14728328, 3.88264166, 4.91706982, 6.06593639}};
+    const double errors[2][3][4] = {{{-2, -1.70588235, -2, -2.17647059},
+                                     {-4.27682432, -3.77590412, -3.81147038, -4.15261922},
+                                     {-6.42410760, -5.65854578, -5.72854021, -6.21855560}},
+                                    {{2, 2.29411765, 2, 1.82352941},
+                                     {3.72317568, 4.22409588, 4.18852962, 3.84738078},
+                                     {5.57589240, 6.34145422, 6.27145979, 5.78144440}}};
     Tensor sum = zeros({2, 2}, kFloat64);
     for (int i = 0; i < 3; ++i) {
       CAPTURE(i);
@@ -85,7 +95,8 @@ TEST_CASE("comm.P8: with local errors the result is the same mean, and a rank re
   on_ranks(2, [](ProcessGroup group) {
     const Tensor g = group.rank() == 0 ? f64({1, 2, 3, 4}, {2, 2}) : f64({5, 6, 7, 8}, {2, 2});
     const auto run = [&](bool local) {
-      auto state = std::make_shared<PowerSGDState>(PowerSGDOptions{.start_powerSGD_iter = 2, .min_compression_rate = 0.5, .local_error_only = local});
+      auto state = std::make_shared<PowerSGDState>(PowerSGDOptions{
+          .start_powerSGD_iter = 2, .min_compression_rate = 0.5, .local_error_only = local});
       auto module = weighted({{2, 2}}, kFloat64);
       DistributedDataParallel model(module, group);
       model.register_comm_hook(state, power_sgd);
@@ -120,18 +131,26 @@ TEST_CASE("orthogonalising: the vector of the specification, zero columns, and m
   CHECK(allclose(bmm(many.transpose(1, 2), many), eye(7, kFloat64).expand({3, 7, 7}), 0, 1e-9));
 }
 
-TEST_CASE("comm.6.6: projection of the mean, exact for low rank, equal bits on all ranks, zero stays zero") {
+TEST_CASE(
+    "comm.6.6: projection of the mean, exact for low rank, equal bits on all ranks, zero stays "
+    "zero") {
   on_ranks(3, [](ProcessGroup group) {
     for (const bool batched_shapes : {false, true}) {
-      auto state = std::make_shared<PowerSGDState>(PowerSGDOptions{.matrix_approximation_rank = 3, .start_powerSGD_iter = 2, .batch_tensors_with_same_shape = batched_shapes});
+      auto state = std::make_shared<PowerSGDState>(
+          PowerSGDOptions{.matrix_approximation_rank = 3,
+                          .start_powerSGD_iter = 2,
+                          .batch_tensors_with_same_shape = batched_shapes});
       auto module = weighted({{20, 30}, {20, 30}, {30}, {16, 20}}, kFloat64);
       DistributedDataParallel model(module, group);
       model.register_comm_hook(state, power_sgd);
       Generator mine(static_cast<uint64_t>(group.rank() + 1));
       // Of rank 3 on average: every rank has the same columns with its own rows.
       const Tensor columns = randn({20, 3}, Generator(50), kFloat64);
-      const Tensor low = mm(columns, randn({3, 30}, mine, kFloat64)), full_rank = randn({20, 30}, mine, kFloat64), bias = randn({30}, mine, kFloat64);
-      const auto mean = [&](const Tensor& t) { return group.all_reduce(t.clone() / group.size()).single().wait(); };
+      const Tensor low = mm(columns, randn({3, 30}, mine, kFloat64)),
+                   full_rank = randn({20, 30}, mine, kFloat64), bias = randn({30}, mine, kFloat64);
+      const auto mean = [&](const Tensor& t) {
+        return group.all_reduce(t.clone() / group.size()).single().wait();
+      };
       for (int i = 0; i < 5; ++i) {
         model.zero_grad();
         model(std::vector{low, full_rank, bias, zeros({16, 20}, kFloat64)}).backward();
@@ -154,12 +173,17 @@ TEST_CASE("matrices of equal shape can be handled together, with the same result
     for (const bool together : {false, true}) {
       auto module = weighted({{20, 30}, {20, 30}, {40, 10}}, kFloat64);
       DistributedDataParallel model(module, group);
-      model.register_comm_hook(
-          std::make_shared<PowerSGDState>(PowerSGDOptions{.matrix_approximation_rank = 2, .start_powerSGD_iter = 2, .batch_tensors_with_same_shape = together}), power_sgd);
+      model.register_comm_hook(std::make_shared<PowerSGDState>(
+                                   PowerSGDOptions{.matrix_approximation_rank = 2,
+                                                   .start_powerSGD_iter = 2,
+                                                   .batch_tensors_with_same_shape = together}),
+                               power_sgd);
       Generator mine(static_cast<uint64_t>(group.rank() + 1));
       for (int i = 0; i < 4; ++i) {
         model.zero_grad();
-        model(std::vector{randn({20, 30}, mine, kFloat64), randn({20, 30}, mine, kFloat64), randn({40, 10}, mine, kFloat64)}).backward();
+        model(std::vector{randn({20, 30}, mine, kFloat64), randn({20, 30}, mine, kFloat64),
+                          randn({40, 10}, mine, kFloat64)})
+            .backward();
       }
       for (const Tensor& p : module->p) results[together].push_back(p.grad());
     }
@@ -168,10 +192,13 @@ TEST_CASE("matrices of equal shape can be handled together, with the same result
   });
 }
 
-TEST_CASE("comm.6.7: batched PowerSGD takes the bucket as one square, and ranks beyond its side are cut") {
+TEST_CASE(
+    "comm.6.7: batched PowerSGD takes the bucket as one square, and ranks beyond its side are "
+    "cut") {
   on_ranks(2, [](ProcessGroup group) {
     for (const auto& [n, side] : {std::pair{1, 1}, {2, 2}, {4, 2}, {5, 3}, {10, 4}, {800, 29}}) {
-      auto state = std::make_shared<PowerSGDState>(PowerSGDOptions{.matrix_approximation_rank = 2, .start_powerSGD_iter = 2});
+      auto state = std::make_shared<PowerSGDState>(
+          PowerSGDOptions{.matrix_approximation_rank = 2, .start_powerSGD_iter = 2});
       auto module = weighted({{n}});
       DistributedDataParallel model(module, group);
       model.register_comm_hook(state, dist::hooks::batched_power_sgd);
@@ -207,20 +234,25 @@ TEST_CASE("compression is not reached before its time, and all settings work aft
           CHECK(allclose(module->p[0].grad(), full({2, 2}, 0.25), 1e-5, 1e-6));
         }
         CHECK(state->iter() == 5);
-        CHECK(state->memory(batched ? "p0 and its bucket" : "p0").q.defined() == options.warm_start);
+        CHECK(state->memory(batched ? "p0 and its bucket" : "p0").q.defined() ==
+              options.warm_start);
       }
   });
 }
 
 TEST_CASE("options out of range are refused, and statistics are reported") {
-  CHECK(has(error_of<Error>([] { PowerSGDState s(PowerSGDOptions{.start_powerSGD_iter = 1}); }), "2 or more"));
-  CHECK_NOTHROW(PowerSGDState(PowerSGDOptions{.start_powerSGD_iter = 0, .use_error_feedback = false, .warm_start = false}));
+  CHECK(has(error_of<Error>([] { PowerSGDState s(PowerSGDOptions{.start_powerSGD_iter = 1}); }),
+            "2 or more"));
+  CHECK_NOTHROW(PowerSGDState(
+      PowerSGDOptions{.start_powerSGD_iter = 0, .use_error_feedback = false, .warm_start = false}));
   CHECK_THROWS_AS(PowerSGDState(PowerSGDOptions{.compression_stats_logging_frequency = 0}), Error);
   CHECK_THROWS_AS(PowerSGDState(PowerSGDOptions{.matrix_approximation_rank = 0}), Error);
   on_ranks(1, [](ProcessGroup group) {
     std::vector<int64_t> reports;
-    auto state = std::make_shared<PowerSGDState>(PowerSGDOptions{
-        .start_powerSGD_iter = 2, .compression_stats_logging_frequency = 3, .on_report = [&](const auto& s) { reports.push_back(s.iteration); }});
+    auto state = std::make_shared<PowerSGDState>(
+        PowerSGDOptions{.start_powerSGD_iter = 2,
+                        .compression_stats_logging_frequency = 3,
+                        .on_report = [&](const auto& s) { reports.push_back(s.iteration); }});
     DistributedDataParallel model(weighted({{8, 8}}), group);
     model.register_comm_hook(state, power_sgd);
     for (int i = 0; i < 10; ++i) pass(model, {1});
@@ -238,8 +270,10 @@ TEST_CASE("comm.S1: a saved state goes on with the same bits (test of PowerSGD s
       data.emplace_back();
       for (const auto& s : shapes) data.back().push_back(randn(s, mine));
     }
-    const auto make = [&](const std::shared_ptr<Weighted>& module, const std::shared_ptr<PowerSGDState>& state) {
-      auto model = std::make_unique<DistributedDataParallel<Weighted>>(module, group, dist::DataParallelOptions{.bucket_bytes = 300});
+    const auto make = [&](const std::shared_ptr<Weighted>& module,
+                          const std::shared_ptr<PowerSGDState>& state) {
+      auto model = std::make_unique<DistributedDataParallel<Weighted>>(
+          module, group, dist::DataParallelOptions{.bucket_bytes = 300});
       model->register_comm_hook(state, power_sgd);
       return model;
     };
@@ -252,11 +286,13 @@ TEST_CASE("comm.S1: a saved state goes on with the same bits (test of PowerSGD s
       }
     };
     auto module = weighted(shapes);
-    auto state = std::make_shared<PowerSGDState>(PowerSGDOptions{.start_powerSGD_iter = 2, .random_seed = 9});
+    auto state = std::make_shared<PowerSGDState>(
+        PowerSGDOptions{.start_powerSGD_iter = 2, .random_seed = 9});
     auto model = make(module, state);
     train(*model, 0, 10);
     CHECK(model->stats().buckets >= 3);
-    const nn::StateDict saved = state->state_dict(), weights = module->state_dict(), wrapper = model->wrapper_state();
+    const nn::StateDict saved = state->state_dict(), weights = module->state_dict(),
+                        wrapper = model->wrapper_state();
 
     auto other_module = weighted(shapes);
     auto other_state = std::make_shared<PowerSGDState>();

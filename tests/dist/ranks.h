@@ -14,8 +14,10 @@ using dist::Future;
 using dist::GradBucket;
 using dist::ProcessGroup;
 
-/// Calls `fn(group)` on `count` ranks. Under mpirun with fewer processes than that, nothing happens; with more, the others look on.
-inline void on_ranks(int count, const std::function<void(ProcessGroup)>& fn, std::chrono::milliseconds timeout = 5s) {
+/// Calls `fn(group)` on `count` ranks. Under mpirun with fewer processes than that, nothing
+/// happens; with more, the others look on.
+inline void on_ranks(int count, const std::function<void(ProcessGroup)>& fn,
+                     std::chrono::milliseconds timeout = 5s) {
   if (!dist::launched_by_mpi()) return dist::run_threads(count, fn, {.timeout = timeout});
   // A test may leave a group unusable, so each gets one of its own.
   static ProcessGroup last = dist::init();
@@ -28,7 +30,8 @@ inline void on_ranks(int count, const std::function<void(ProcessGroup)>& fn, std
   }
 }
 
-/// The text of the exception of type E that `fn` throws, or a sentence that says that there was none.
+/// The text of the exception of type E that `fn` throws, or a sentence that says that there was
+/// none.
 template <class E, class F>
 std::string error_of(F&& fn) {
   try {
@@ -44,8 +47,12 @@ inline bool has(const std::string& text, const std::string& part) {
   return found;
 }
 inline double number(const Tensor& t) { return t.item<double>(); }
-inline Tensor filled(double value, std::vector<int64_t> sizes = {1}, DType dtype = kFloat32) { return full(sizes, value, dtype); }
+inline Tensor filled(double value, std::vector<int64_t> sizes = {1}, DType dtype = kFloat32) {
+  return full(sizes, value, dtype);
+}
 /// All elements equal to `value`.
-inline bool all_are(const Tensor& t, double value) { return t.defined() && equal(t, full_like(t, value)); }
+inline bool all_are(const Tensor& t, double value) {
+  return t.defined() && equal(t, full_like(t, value));
+}
 
 }  // namespace grapnel::test

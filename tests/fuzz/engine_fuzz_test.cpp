@@ -16,7 +16,8 @@ std::vector<uint8_t> random_bytes(uint32_t seed) {
 }
 }  // namespace
 
-TEST_CASE("random programs end in results or errors, the same every time, and leave nothing behind") {
+TEST_CASE(
+    "random programs end in results or errors, the same every time, and leave nothing behind") {
   for (uint32_t seed = 0; seed < 400; ++seed) {
     CAPTURE(seed);
     CHECK_NOTHROW(check_program(random_bytes(seed)));

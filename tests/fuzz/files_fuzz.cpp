@@ -1,5 +1,5 @@
-/// libFuzzer's entry for the readers of files: any bytes give a tensor or an Error, and memory stays in bounds. Build with the preset
-/// `fuzz`; then
+/// libFuzzer's entry for the readers of files: any bytes give a tensor or an Error, and memory
+/// stays in bounds. Build with the preset `fuzz`; then
 ///
 ///   build/fuzz/tests/files_fuzz -rss_limit_mb=1024 -max_total_time=600 corpus/ tests/io/
 #include <cstdint>

@@ -1,4 +1,5 @@
-/// The instructions of the machine that compute: pointwise, views, in place, reductions, products, joins, indexing.
+/// The instructions of the machine that compute: pointwise, views, in place, reductions, products,
+/// joins, indexing.
 #pragma once
 
 #include "grapnel/tensor/tensor_index.h"
@@ -59,7 +60,9 @@ inline Tensor view(Machine& m, const Tensor& x) {
     case 2: return x.unsqueeze(d);
     case 3: return x.squeeze();
     case 4: return x.select(d, static_cast<int64_t>(m.in.below(3)));
-    case 5: return x.slice(d, static_cast<int64_t>(m.in.below(3)), {}, 1 + static_cast<int64_t>(m.in.below(2)));
+    case 5:
+      return x.slice(d, static_cast<int64_t>(m.in.below(3)), {},
+                     1 + static_cast<int64_t>(m.in.below(2)));
     case 6: return x.narrow(d, static_cast<int64_t>(m.in.below(2)), 1);
     case 7: return x.expand({2, 3});
     case 8: return x.diagonal();
@@ -145,7 +148,9 @@ inline Tensor indexed(Machine& m, const Tensor& x, const Tensor& y) {
     case 3: return x.masked_select(x > 0.0);
     case 4: return x.index({x > 0.0});
     case 5: return x.index_add(d, positions, y);
-    case 6: return x.index({grapnel::indexing::Slice(0, grapnel::indexing::None, 2), grapnel::indexing::Ellipsis});
+    case 6:
+      return x.index(
+          {grapnel::indexing::Slice(0, grapnel::indexing::None, 2), grapnel::indexing::Ellipsis});
     default: return x.scatter_add(d, y, x);
   }
 }

@@ -1,6 +1,6 @@
 /// Runs programs of the machine and checks what must hold for every one of them:
-/// only Error or the hook's own exception comes out, the same program gives the same log twice, no tensor memory is left
-/// behind, and the library works afterwards as if nothing had happened.
+/// only Error or the hook's own exception comes out, the same program gives the same log twice, no
+/// tensor memory is left behind, and the library works afterwards as if nothing had happened.
 #pragma once
 
 #include <stdexcept>
@@ -44,7 +44,8 @@ inline void instruction(Machine& m) {
     case 15: return m.keep(Square::apply(x));
     case 16: return m.keep(autograd::checkpoint([](const Tensor& t) { return (t * t).sin(); }, x));
     case 17: {
-      autograd::SavedTensorHooks hooks([](const Tensor& t) { return t.clone(); }, [](const Tensor& t) { return t; });
+      autograd::SavedTensorHooks hooks([](const Tensor& t) { return t.clone(); },
+                                       [](const Tensor& t) { return t; });
       return m.keep(binary(m, x, m.pick()));
     }
     case 18: {
@@ -53,7 +54,9 @@ inline void instruction(Machine& m) {
     }
     case 19: x.requires_grad_(m.in.flag()); return m.remember(x);
     case 20: return x.zero_grad(m.in.flag());
-    case 21: m.pool.erase(m.pool.begin() + static_cast<std::ptrdiff_t>(m.in.below(m.pool.size()))); return;
+    case 21:
+      m.pool.erase(m.pool.begin() + static_cast<std::ptrdiff_t>(m.in.below(m.pool.size())));
+      return;
     case 22:
       if (!m.handles.empty()) m.handles[m.in.below(m.handles.size())].remove();
       return;
@@ -80,7 +83,8 @@ inline Outcome run_once(std::span<const uint8_t> program) {
     } catch (const HookThrew& e) {
       m.note(0xf00 + static_cast<uint64_t>(e.hook));
     }
-    if (!GradMode::is_enabled() || engine::current_depth() != 0) throw std::logic_error("a pass left its mode behind");
+    if (!GradMode::is_enabled() || engine::current_depth() != 0)
+      throw std::logic_error("a pass left its mode behind");
   }
   for (const Tensor& t : m.pool) {
     m.note(t);
@@ -100,13 +104,14 @@ inline void check_library_works() {
     throw std::logic_error("a simple pass goes wrong after this program");
 }
 
-/// Everything at once. Throws std::logic_error, or whatever came out of the library that must not. What the library keeps besides
-/// tensor memory is left to the leak checker.
+/// Everything at once. Throws std::logic_error, or whatever came out of the library that must not.
+/// What the library keeps besides tensor memory is left to the leak checker.
 inline void check_program(std::span<const uint8_t> program) {
   const size_t before = memory_stats().in_use;
   const Outcome first = run_once(program), second = run_once(program);
   if (first != second) throw std::logic_error("two runs of one program differ");
-  if (memory_stats().in_use != before) throw std::logic_error("a program left tensor memory behind");
+  if (memory_stats().in_use != before)
+    throw std::logic_error("a program left tensor memory behind");
   check_library_works();
 }
 

@@ -1,4 +1,5 @@
-/// Hooks that watch: statistics, logs, NaN guard, norms per example. The programs of docs/hook-library.md are among these tests.
+/// Hooks that watch: statistics, logs, NaN guard, norms per example. The programs of
+/// docs/hook-library.md are among these tests.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -87,9 +88,14 @@ TEST_CASE("TensorBoard's records have the right checksums and fields") {
   {
     hooks::TensorBoardWriter writer(folder / "runs");
     writer.scalar("loss", 7, 0.5);
-    writer.histogram(
-        "h", 8,
-        {.min = -1, .max = 1, .count = 3, .sum = 0, .sum_squares = 2, .limits = {0, 1}, .counts = {1, 2}});
+    writer.histogram("h", 8,
+                     {.min = -1,
+                      .max = 1,
+                      .count = 3,
+                      .sum = 0,
+                      .sum_squares = 2,
+                      .limits = {0, 1},
+                      .counts = {1, 2}});
     writer.flush();
     path = writer.path();
   }
@@ -110,8 +116,8 @@ TEST_CASE("TensorBoard's records have the right checksums and fields") {
   CHECK(records.size() == 3);
   CHECK(records.at(0).find("brain.Event:2") != std::string::npos);
   // step 7, then a summary with one value: tag "loss", 0.5f.
-  CHECK(
-      records.at(1).starts_with(std::string("\x10\x07\x2a\x0d\x0a\x0b\x0a\x04loss\x15\x00\x00\x00\x3f", 17)));
+  CHECK(records.at(1).starts_with(
+      std::string("\x10\x07\x2a\x0d\x0a\x0b\x0a\x04loss\x15\x00\x00\x00\x3f", 17)));
 }
 
 TEST_CASE("the NaN guard names op, source line, layer and rank of the first bad value") {
@@ -187,7 +193,8 @@ TEST_CASE("norms per example are those of passes with one example each") {
   };
   const auto net = std::make_shared<NetImpl>();
   net->to(kFloat64);
-  const Tensor x = tensor({{0, 1, 1, 2, 0}, {4, 4, 4, 4, 4}, {3, 2, 1, 0, 4}}), y = tensor({0, 2, 1});
+  const Tensor x = tensor({{0, 1, 1, 2, 0}, {4, 4, 4, 4, 4}, {3, 2, 1, 0, 4}}),
+               y = tensor({0, 2, 1});
   hooks::PerSampleNorms norms(*net);
   cross_entropy(nn::call(*net, x), y).backward();
   const Tensor found = norms.take();
@@ -200,10 +207,13 @@ TEST_CASE("norms per example are those of passes with one example each") {
           doctest::Approx(nn::utils::grad_norm(net->parameters()).item<double>()).epsilon(1e-10));
   }
   nn::Sequential mixed(nn::Linear(2, 2), nn::BatchNorm1d(2));
-  CHECK(error_text([&] { hooks::PerSampleNorms refused(*mixed); }).starts_with("PerSampleNorms: '1' is "));
+  CHECK(error_text([&] {
+          hooks::PerSampleNorms refused(*mixed);
+        }).starts_with("PerSampleNorms: '1' is "));
 }
 
-TEST_CASE("saved tensors wait narrow, compressed or on the disk, and gradients come out as they should") {
+TEST_CASE(
+    "saved tensors wait narrow, compressed or on the disk, and gradients come out as they should") {
   const TemporaryFolder folder;
   const auto gradient = [](const hooks::SavedHook& hook) {
     const Tensor x = (arange(4096).to(kFloat32) / 16).set_requires_grad(true);
@@ -228,7 +238,9 @@ TEST_CASE("saved tensors wait narrow, compressed or on the disk, and gradients c
 TEST_CASE("files of saved tensors exist exactly as long as the graph") {
   const TemporaryFolder folder;
   const hooks::SavedHook hook = hooks::save_to_disk(folder.path());
-  const auto files = [&] { return std::distance(std::filesystem::directory_iterator(folder.path()), {}); };
+  const auto files = [&] {
+    return std::distance(std::filesystem::directory_iterator(folder.path()), {});
+  };
   const Tensor x = ones({4096}, requires_grad());
   Tensor y;
   {

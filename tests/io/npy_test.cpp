@@ -68,7 +68,8 @@ TEST_CASE("a malformed .npy file is refused with the reason") {
   CHECK(refused(npy(good, std::string(8, '\0'))).empty());
   CHECK(refused("PK") == "file: is no .npy file: it does not begin with \\x93NUMPY.");
   CHECK(refused(npy(good, "1234")) ==
-        "file: an array of shape [2] and type <f4 needs 8 bytes, the file has 4.\nIt was cut off; copy or "
+        "file: an array of shape [2] and type <f4 needs 8 bytes, the file has 4.\nIt was cut off; "
+        "copy or "
         "download it again.");
   CHECK(refused(npy(good, std::string(9, '\0'))) ==
         "file: an array of shape [2] and type <f4 needs 8 bytes, the file has 9.");
@@ -80,7 +81,8 @@ TEST_CASE("a malformed .npy file is refused with the reason") {
             .starts_with("file: the header lacks descr, fortran_order or shape"));
   CHECK(refused(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }", ""))
             .starts_with("file: the header is damaged"));
-  CHECK(refused(npy("{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904, 8), }", ""))
+  CHECK(refused(npy("{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904, 8), }",
+                    ""))
             .find("is too large") != std::string::npos);
   for (size_t n = 0; n < good.size(); ++n) CHECK_FALSE(refused(npy(good.substr(0, n), "")).empty());
 }

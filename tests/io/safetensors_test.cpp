@@ -1,4 +1,5 @@
-/// safetensors files: what goes in comes out, Python's files are read, and no made-up file does harm.
+/// safetensors files: what goes in comes out, Python's files are read, and no made-up file does
+/// harm.
 #include "grapnel/io/safetensors.h"
 
 #include <doctest/doctest.h>
@@ -55,12 +56,13 @@ TEST_CASE("tensors of every type, shape and layout come back with equal bits") {
   }
   CHECK(back.metadata == io::TextMap{{"made by", "a test"}, {"text", "{\"nested\": 1}"}});
 
-  const Tensor odd =
-      tensor({std::numeric_limits<double>::quiet_NaN(), -0.0, std::numeric_limits<double>::infinity()});
+  const Tensor odd = tensor(
+      {std::numeric_limits<double>::quiet_NaN(), -0.0, std::numeric_limits<double>::infinity()});
   io::NamedTensors bits;
   bits.insert("odd", odd);
   io::save_safetensors(folder / "odd", bits);
-  CHECK(std::memcmp(io::load_safetensors(folder / "odd").tensors["odd"].data_ptr(), odd.data_ptr(), 12) == 0);
+  CHECK(std::memcmp(io::load_safetensors(folder / "odd").tensors["odd"].data_ptr(), odd.data_ptr(),
+                    12) == 0);
 }
 
 TEST_CASE("an empty collection is a file, too") {
@@ -93,21 +95,26 @@ TEST_CASE("files that Python's safetensors wrote are read") {
   CHECK(t["scalar"].shape() == Shape{});
   CHECK(t["empty"].shape() == Shape{0, 4});
   CHECK(error_text([] { io::load_safetensors("tests/io/i16_from_python.safetensors"); }) ==
-        "tests/io/i16_from_python.safetensors: the tensor 'small' holds I16, which Grapnel has no type for.\n"
+        "tests/io/i16_from_python.safetensors: the tensor 'small' holds I16, which Grapnel has no "
+        "type for.\n"
         "Convert it where the file is made, e.g. to F32 or I64.");
 }
 
 TEST_CASE("a malformed file is refused with the reason") {
-  CHECK(refused("") ==
-        "file: is no safetensors file: it has 0 bytes, and the length of the header alone takes 8.");
+  CHECK(
+      refused("") ==
+      "file: is no safetensors file: it has 0 bytes, and the length of the header alone takes 8.");
   CHECK(refused(made("{}", 0, uint64_t{1} << 60))
             .starts_with("file: is no safetensors file: its first 8 bytes ask for a header of "
                          "1152921504606846976 bytes"));
   CHECK(refused("PK\3\4 and so on") ==
-        "file: is a zip file, as torch.save and LibTorch's torch::save write it, and no safetensors file.\n"
-        "Convert it in Python with safetensors.torch.save_file; docs/porting-from-libtorch.md shows how.");
+        "file: is a zip file, as torch.save and LibTorch's torch::save write it, and no "
+        "safetensors file.\n"
+        "Convert it in Python with safetensors.torch.save_file; docs/porting-from-libtorch.md "
+        "shows how.");
   CHECK(refused(made("{}", 0, 99)) ==
-        "file: the header should have 99 bytes, but only 2 are left in the file.\nIt was cut off, or it is "
+        "file: the header should have 99 bytes, but only 2 are left in the file.\nIt was cut off, "
+        "or it is "
         "no safetensors file.");
   CHECK(refused(made("{\"a\"", 0)).starts_with("file: the header is no JSON at byte"));
   CHECK(refused(made("", 0)).starts_with("file: the header is no JSON at byte"));
@@ -115,18 +122,22 @@ TEST_CASE("a malformed file is refused with the reason") {
   CHECK(refused(made("17", 0)) == "file: the header has a number, where none belongs.");
   CHECK(refused(made("{} {}", 0)).starts_with("file: the header is no JSON"));
   CHECK(refused(made(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4)) ==
-        "file: the tensor 'a' of type F32 and shape [2] needs 8 bytes, but its place is from byte 0 to 4.");
-  CHECK(refused(made(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8)) ==
-        "file: the tensor 'a' begins at byte 4, where byte 0 is next: there is a gap or an overlap.");
+        "file: the tensor 'a' of type F32 and shape [2] needs 8 bytes, but its place is from byte "
+        "0 to 4.");
+  CHECK(
+      refused(made(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8)) ==
+      "file: the tensor 'a' begins at byte 4, where byte 0 is next: there is a gap or an overlap.");
   CHECK(
       refused(made(
           R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
           4)) ==
       "file: the tensor 'b' begins at byte 0, where byte 4 is next: there is a gap or an overlap.");
   CHECK(refused(made(R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})", 15)) ==
-        "file: the header describes 16 bytes of elements, the file has 15.\nIt was cut off; copy or download "
+        "file: the header describes 16 bytes of elements, the file has 15.\nIt was cut off; copy "
+        "or download "
         "it again.");
-  CHECK(refused(made("{}", 3)) == "file: the header describes 0 bytes of elements, the file has 3.");
+  CHECK(refused(made("{}", 3)) ==
+        "file: the header describes 0 bytes of elements, the file has 3.");
   CHECK(refused(made(R"({"a":{"dtype":"Q9","shape":[],"data_offsets":[0,4]}})", 4)) ==
         "file: the tensor 'a' has the unknown type 'Q9'.");
   CHECK(refused(made(R"({"a":{"dtype":"F32","shape":[]}})", 0)) ==
@@ -145,16 +156,19 @@ TEST_CASE("a malformed file is refused with the reason") {
               R"({"a":{"dtype":"F32","shape":[4611686018427387904,4611686018427387904],"data_offsets":[0,4]}})",
               4))
           .find("has too many elements") != std::string::npos);
-  CHECK(refused(made(R"({"a":{"dtype":"F32","shape":[0,9223372036854775807],"data_offsets":[0,0]}})", 0))
-            .empty());
-  CHECK(refused(made(R"({"a":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1],"data_offsets":[0,4]}})",
-                     4)) == "file: the tensor 'a' has more than 12 dimensions.");
+  CHECK(
+      refused(
+          made(R"({"a":{"dtype":"F32","shape":[0,9223372036854775807],"data_offsets":[0,0]}})", 0))
+          .empty());
+  CHECK(refused(made(
+            R"({"a":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1],"data_offsets":[0,4]}})",
+            4)) == "file: the tensor 'a' has more than 12 dimensions.");
   CHECK(
       refused(made(
           R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
           8)) == "file: the tensor 'a' is there twice.");
-  CHECK(refused(made(R"({"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4)) ==
-        "file: the tensor 'a' has dtype twice.");
+  CHECK(refused(made(R"({"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+                     4)) == "file: the tensor 'a' has dtype twice.");
   CHECK(refused(made(R"({"__metadata__":{"n":1}})", 0)) ==
         "file: the header has a number at 'n', where none belongs.");
   CHECK(refused(made("{\"a\xff\":{}}", 0)).starts_with("file: the header is no JSON"));
@@ -167,7 +181,8 @@ TEST_CASE("every cut of a file, and every flip of a byte of its header, is an er
   const TemporaryFolder folder;
   io::save_safetensors(folder / "good", one_of_each());
   const std::string good = io::read_text(folder / "good");
-  for (size_t size = 0; size < good.size(); ++size) CHECK_FALSE(refused(good.substr(0, size)).empty());
+  for (size_t size = 0; size < good.size(); ++size)
+    CHECK_FALSE(refused(good.substr(0, size)).empty());
   for (size_t at = 0; at < 300; ++at)
     for (const char flip : {'\x01', '\x20', '\x80'}) {
       std::string bad = good;
@@ -177,9 +192,11 @@ TEST_CASE("every cut of a file, and every flip of a byte of its header, is an er
 }
 
 TEST_CASE("bytes that are no truth values are read as true") {
-  const std::string bytes =
-      made(R"({"a":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})", 0) + "\x07" + std::string(1, '\0');
-  CHECK(io::parse_safetensors(std::as_bytes(std::span(bytes))).tensors["a"].equal(tensor({true, false})));
+  const std::string bytes = made(R"({"a":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})", 0) +
+                            "\x07" + std::string(1, '\0');
+  CHECK(io::parse_safetensors(std::as_bytes(std::span(bytes)))
+            .tensors["a"]
+            .equal(tensor({true, false})));
 }
 
 TEST_CASE("a write that fails leaves the old file as it was and nothing beside it") {
@@ -198,9 +215,8 @@ TEST_CASE("a write that fails leaves the old file as it was and nothing beside i
   const std::string message = error_text([&] { io::save_safetensors(folder / "file", large); });
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, old_handler);
-  CHECK(message.find(
-            "cannot be written: File too large (after 10000 bytes).\nWhat was there before is unchanged.") !=
-        std::string::npos);
+  CHECK(message.find("cannot be written: File too large (after 10000 bytes).\nWhat was there "
+                     "before is unchanged.") != std::string::npos);
   CHECK(io::load_safetensors(folder / "file").tensors["a"].numel() == 4);
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
 

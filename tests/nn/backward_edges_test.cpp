@@ -1,4 +1,5 @@
-/// Module backward hooks live on gradient edges: identity, in-place changes, containers, nesting and lifetimes (B9, B10).
+/// Module backward hooks live on gradient edges: identity, in-place changes, containers, nesting
+/// and lifetimes (B9, B10).
 #include <doctest/doctest.h>
 
 #include "grapnel/nn/nn.h"
@@ -31,7 +32,8 @@ TEST_CASE("eager.B9: arguments keep their identity, and results may be changed i
     }
   } m;
   int count = 0;
-  m.register_full_backward_hook([&](Module&, const variable_list&, const variable_list&) { ++count; });
+  m.register_full_backward_hook(
+      [&](Module&, const variable_list&, const variable_list&) { ++count; });
   Tensor x = tensor({1.0}, requires_grad());
   Tensor out = nn::call(m, x);
   CHECK(m.seen.is_same(x));
@@ -46,7 +48,8 @@ TEST_CASE("eager.B9: arguments keep their identity, and results may be changed i
 TEST_CASE("eager.B9: a linear layer's result on batches may be changed in place under hooks") {
   nn::Linear m(2, 2);
   int count = 0;
-  m->register_full_backward_hook([&](Module&, const variable_list&, const variable_list&) { ++count; });
+  m->register_full_backward_hook(
+      [&](Module&, const variable_list&, const variable_list&) { ++count; });
   Tensor x = ones({2, 3, 2}, requires_grad());
   Tensor y = m(x);
   y.mul_(2);
@@ -58,7 +61,8 @@ TEST_CASE("eager.B9: a linear layer's result on batches may be changed in place 
 TEST_CASE("eager.B9: forward may change its argument in place under hooks") {
   nn::ReLU m(nn::ReLUOptions(true));
   variable_list seen;
-  m->register_full_backward_hook([&](Module&, const variable_list& gi, const variable_list&) { seen = gi; });
+  m->register_full_backward_hook(
+      [&](Module&, const variable_list& gi, const variable_list&) { seen = gi; });
   Tensor x = tensor({-1.0, 2.0}, requires_grad());
   Tensor h = x * 3;
   Tensor y = m(h);
@@ -69,10 +73,13 @@ TEST_CASE("eager.B9: forward may change its argument in place under hooks") {
   CHECK(seen[0].equal(tensor({0.0, 1.0})));
 }
 
-TEST_CASE("eager.B9: an argument that is returned keeps its own history; the result is an alias that refuses in-place changes") {
+TEST_CASE(
+    "eager.B9: an argument that is returned keeps its own history; the result is an alias that "
+    "refuses in-place changes") {
   nn::Identity m;
   int count = 0;
-  m->register_full_backward_hook([&](Module&, const variable_list&, const variable_list&) { ++count; });
+  m->register_full_backward_hook(
+      [&](Module&, const variable_list&, const variable_list&) { ++count; });
   Tensor x = tensor({1.0}, requires_grad());
   Tensor y = m(x);
   CHECK(!y.is_same(x));
@@ -104,9 +111,12 @@ TEST_CASE("eager.B9: what would take a gradient around the hooks is refused, not
   CHECK_THROWS_AS(x.add_(1), Error);
 }
 
-TEST_CASE("eager.B10: tensors in lists, maps, tuples, structs and keyword arguments have gradients, after the positional places") {
+TEST_CASE(
+    "eager.B10: tensors in lists, maps, tuples, structs and keyword arguments have gradients, "
+    "after the positional places") {
   struct Gather : Module {
-    std::map<std::string, Tensor> forward(std::vector<Tensor> list, Tensor x, const Kwargs& kwargs) {
+    std::map<std::string, Tensor> forward(std::vector<Tensor> list, Tensor x,
+                                          const Kwargs& kwargs) {
       return {{"a", list[0] * 2 + list[1] * 3}, {"b", x * 5 + kwargs.at("bias").toTensor() * 7}};
     }
   } m;
@@ -117,7 +127,8 @@ TEST_CASE("eager.B10: tensors in lists, maps, tuples, structs and keyword argume
     out[2] = gi[2] * 10;
     return out;
   });
-  Tensor a = tensor({1.0}, requires_grad()), b = tensor({1.0}, requires_grad()), x = tensor({1.0}, requires_grad()), bias = tensor({1.0}, requires_grad());
+  Tensor a = tensor({1.0}, requires_grad()), b = tensor({1.0}, requires_grad()),
+         x = tensor({1.0}, requires_grad()), bias = tensor({1.0}, requires_grad());
   auto out = nn::call(m, std::vector<Tensor>{a, b}, x, Kwargs{{"bias", bias}, {"flag", true}});
   (out["a"] + out["b"] * 2).backward();
   // list, x | list[0], list[1] | bias
@@ -149,7 +160,9 @@ TEST_CASE("eager.B10: a struct of the user's is opened by its visit_tensors") {
     std::tuple<Batch, Tensor> forward(Batch b) { return {Batch{b.y * 2, b.x * 3}, b.x}; }
   } m;
   variable_list inputs, outputs;
-  m.register_full_backward_hook([&](Module&, const variable_list& gi, const variable_list& go) { inputs = gi, outputs = go; });
+  m.register_full_backward_hook([&](Module&, const variable_list& gi, const variable_list& go) {
+    inputs = gi, outputs = go;
+  });
   Tensor x = tensor({1.0}, requires_grad()), y = tensor({1.0}, requires_grad());
   auto [batch, same] = nn::call(m, Batch{x, y});
   (batch.x + batch.y + same * 10).backward();
@@ -161,7 +174,9 @@ TEST_CASE("eager.B10: a struct of the user's is opened by its visit_tensors") {
   CHECK(number(outputs[1]) == 10);
 }
 
-TEST_CASE("eager.B10: one tensor passed twice has a gradient at each place, and one returned twice, too") {
+TEST_CASE(
+    "eager.B10: one tensor passed twice has a gradient at each place, and one returned twice, "
+    "too") {
   struct Both : Module {
     std::vector<Tensor> forward(Tensor a, Tensor b) {
       Tensor y = a * 2 + b * 3;
@@ -169,7 +184,9 @@ TEST_CASE("eager.B10: one tensor passed twice has a gradient at each place, and 
     }
   } m;
   variable_list inputs, outputs;
-  m.register_full_backward_hook([&](Module&, const variable_list& gi, const variable_list& go) { inputs = gi, outputs = go; });
+  m.register_full_backward_hook([&](Module&, const variable_list& gi, const variable_list& go) {
+    inputs = gi, outputs = go;
+  });
   Tensor x = tensor({1.0}, requires_grad());
   auto out = nn::call(m, x, x);
   (out[0] + out[1] * 10).backward();
@@ -188,20 +205,30 @@ TEST_CASE("nested modules: each call has its own nodes, outer hooks fire around 
   };
   auto m = std::make_shared<Outer>();
   std::vector<std::string> log;
-  m->register_full_backward_pre_hook([&](Module&, const variable_list&) { log.push_back("outer pre"); });
-  m->register_full_backward_hook([&](Module&, const variable_list& gi, const variable_list&) { log.push_back(str("outer ", number(gi[0]))); });
-  m->inner->register_full_backward_pre_hook([&](Module&, const variable_list&) { log.push_back("inner pre"); });
-  m->inner->register_full_backward_hook([&](Module&, const variable_list& gi, const variable_list&) { log.push_back(str("inner ", number(gi[0]))); });
+  m->register_full_backward_pre_hook(
+      [&](Module&, const variable_list&) { log.push_back("outer pre"); });
+  m->register_full_backward_hook([&](Module&, const variable_list& gi, const variable_list&) {
+    log.push_back(str("outer ", number(gi[0])));
+  });
+  m->inner->register_full_backward_pre_hook(
+      [&](Module&, const variable_list&) { log.push_back("inner pre"); });
+  m->inner->register_full_backward_hook(
+      [&](Module&, const variable_list& gi, const variable_list&) {
+        log.push_back(str("inner ", number(gi[0])));
+      });
   Tensor x = tensor({1.0}, requires_grad());
   nn::call(m, x).backward();
   CHECK(log == std::vector<std::string>{"outer pre", "inner pre", "inner 2", "outer 3"});
   CHECK(number(x.grad()) == 3);
 }
 
-TEST_CASE("a graph keeps the modules whose hooks it holds; one on the stack that is gone is an error") {
+TEST_CASE(
+    "a graph keeps the modules whose hooks it holds; one on the stack that is gone is an error") {
   Tensor x = tensor({1.0}, requires_grad());
   int count = 0;
-  const auto counter = [&](Module& m, const variable_list&, const variable_list&) { count += static_cast<int>(m.parameters().size()); };
+  const auto counter = [&](Module& m, const variable_list&, const variable_list&) {
+    count += static_cast<int>(m.parameters().size());
+  };
   Tensor y;
   {
     auto m = std::make_shared<Scale>(3);
@@ -223,7 +250,8 @@ TEST_CASE("module hooks and their graphs are freed with the last handle") {
   {
     auto m = std::make_shared<Scale>(3);
     m->register_full_backward_hook([token](Module&, const variable_list&, const variable_list&) {});
-    m->register_full_backward_hook([token](Module&, const variable_list&, const variable_list&) {}, {.after_parameters = true});
+    m->register_full_backward_hook([token](Module&, const variable_list&, const variable_list&) {},
+                                   {.after_parameters = true});
     Tensor x = tensor({1.0}, requires_grad());
     Tensor y = nn::call(m, x);
     y.backward({}, true);

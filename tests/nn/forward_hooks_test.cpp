@@ -45,7 +45,8 @@ struct Warnings {
 TEST_CASE("eager.F1: pre-hooks run before forward, hooks after it, backward hooks in backward") {
   nn::Linear m(2, 1);
   std::vector<int> log;
-  m->register_full_backward_hook([&](Module&, const variable_list&, const variable_list&) { log.push_back(3); });
+  m->register_full_backward_hook(
+      [&](Module&, const variable_list&, const variable_list&) { log.push_back(3); });
   m->register_full_backward_pre_hook([&](Module&, const variable_list&) { log.push_back(2); });
   m->register_forward_hook([&](Module&, const Args&, const Value&) { log.push_back(1); });
   m->register_forward_pre_hook([&](Module&, const Args&) { log.push_back(0); });
@@ -60,8 +61,10 @@ TEST_CASE("eager.F1: global hooks go before the module's own, and see every modu
   std::vector<std::string> log;
   m->register_forward_pre_hook([&](Module&, const Args&) { log.push_back("own pre"); });
   m->register_forward_hook([&](Module&, const Args&, const Value&) { log.push_back("own"); });
-  ScopedHook pre = nn::register_module_forward_pre_hook([&](Module&, const Args&) { log.push_back("global pre"); });
-  ScopedHook post = nn::register_module_forward_hook([&](Module&, const Args&, const Value&) { log.push_back("global"); });
+  ScopedHook pre = nn::register_module_forward_pre_hook(
+      [&](Module&, const Args&) { log.push_back("global pre"); });
+  ScopedHook post = nn::register_module_forward_hook(
+      [&](Module&, const Args&, const Value&) { log.push_back("global"); });
   CHECK(number(nn::call(m, tensor({3.0}))) == 6);
   CHECK(log == std::vector<std::string>{"global pre", "own pre", "global", "own"});
   log.clear();
@@ -70,7 +73,9 @@ TEST_CASE("eager.F1: global hooks go before the module's own, and see every modu
   CHECK(log == std::vector<std::string>{"global pre", "global"});
 }
 
-TEST_CASE("eager.F2: prepend puts a hook before all existing ones of its kind; global ones still go first") {
+TEST_CASE(
+    "eager.F2: prepend puts a hook before all existing ones of its kind; global ones still go "
+    "first") {
   auto m = std::make_shared<Double>();
   std::vector<int> log;
   const auto pre = [&](int i) { return [&log, i](Module&, const Args&) { log.push_back(i); }; };
@@ -89,7 +94,8 @@ TEST_CASE("eager.F2: prepend puts a hook before all existing ones of its kind; g
 
 TEST_CASE("eager.F3: a forward pre-hook replaces the arguments by a list, or by one value") {
   auto m = std::make_shared<Double>();
-  auto h = m->register_forward_pre_hook([](Module&, const Args& args) { return Args{args[0].toTensor() + 1}; });
+  auto h = m->register_forward_pre_hook(
+      [](Module&, const Args& args) { return Args{args[0].toTensor() + 1}; });
   CHECK(number(nn::call(m, tensor({3.0}))) == 8);
   h.remove();
   m->register_forward_pre_hook([](Module&, const Args& args) { return args[0].toTensor() * 10; });
@@ -106,26 +112,39 @@ TEST_CASE("eager.F3: with kwargs, a forward pre-hook returns both") {
   CHECK(number(nn::call(m, tensor({1.0}), Kwargs{{"bias", tensor({1.0})}})) == 3);
 }
 
-TEST_CASE("eager.F3: a pre-hook that leaves too many arguments, or names forward does not take, is an error that says so") {
+TEST_CASE(
+    "eager.F3: a pre-hook that leaves too many arguments, or names forward does not take, is an "
+    "error that says so") {
   auto m = std::make_shared<Double>();
-  auto h = m->register_forward_pre_hook([](Module&, const Args& args) { return Args{args[0], true}; });
-  CHECK_THROWS_WITH_AS(nn::call(m, tensor({1.0})), doctest::Contains("takes 1 argument but was given 2"), Error);
+  auto h =
+      m->register_forward_pre_hook([](Module&, const Args& args) { return Args{args[0], true}; });
+  CHECK_THROWS_WITH_AS(nn::call(m, tensor({1.0})),
+                       doctest::Contains("takes 1 argument but was given 2"), Error);
   h.remove();
-  m->register_forward_pre_hook([](Module&, const Args& args, const Kwargs&) { return std::pair(args, Kwargs{{"scale", 2}}); });
-  CHECK_THROWS_WITH_AS(nn::call(m, tensor({1.0})), doctest::Contains("takes no arguments by name but was given 'scale'"), Error);
+  m->register_forward_pre_hook([](Module&, const Args& args, const Kwargs&) {
+    return std::pair(args, Kwargs{{"scale", 2}});
+  });
+  CHECK_THROWS_WITH_AS(nn::call(m, tensor({1.0})),
+                       doctest::Contains("takes no arguments by name but was given 'scale'"),
+                       Error);
 }
 
-TEST_CASE("eager.F4: a forward hook sees the changed arguments and replaces the result for later hooks and the caller") {
+TEST_CASE(
+    "eager.F4: a forward hook sees the changed arguments and replaces the result for later hooks "
+    "and the caller") {
   auto m = std::make_shared<Shift>();
   m->register_forward_pre_hook([](Module&, const Args& args, const Kwargs& kwargs) {
     Kwargs changed = kwargs;
     changed["bias"] = kwargs.at("bias").toTensor() * 2;
     return std::pair(args, changed);
   });
-  auto h = m->register_forward_hook(
-      [](Module&, const Args&, const Kwargs& kwargs, const Value& out) { return out.toTensor() + kwargs.at("bias").toTensor(); });
+  auto h =
+      m->register_forward_hook([](Module&, const Args&, const Kwargs& kwargs, const Value& out) {
+        return out.toTensor() + kwargs.at("bias").toTensor();
+      });
   std::vector<double> seen;
-  m->register_forward_hook([&](Module&, const Args&, const Tensor& out) { seen.push_back(number(out)); });
+  m->register_forward_hook(
+      [&](Module&, const Args&, const Tensor& out) { seen.push_back(number(out)); });
   const Kwargs bias{{"bias", tensor({1.0})}};
   CHECK(number(nn::call(m, tensor({1.0}), bias)) == 5);
   h.remove();
@@ -136,7 +155,8 @@ TEST_CASE("eager.F4: a forward hook sees the changed arguments and replaces the 
 TEST_CASE("eager.F4: a result of another type than forward's is an error") {
   auto m = std::make_shared<Double>();
   m->register_forward_hook([](Module&, const Args&, const Value&) { return std::string("oops"); });
-  CHECK_THROWS_WITH_AS(nn::call(m, tensor({1.0})), doctest::Contains("a string, expected a tensor"), Error);
+  CHECK_THROWS_WITH_AS(nn::call(m, tensor({1.0})), doctest::Contains("a string, expected a tensor"),
+                       Error);
 }
 
 TEST_CASE("eager.F5: hooks run only through the module call, not when forward is called directly") {
@@ -152,7 +172,9 @@ TEST_CASE("eager.F5: hooks run only through the module call, not when forward is
   CHECK(count == 3);
 }
 
-TEST_CASE("eager.F6: hooks with always_call run once, whether forward, a pre-hook or another hook throws") {
+TEST_CASE(
+    "eager.F6: hooks with always_call run once, whether forward, a pre-hook or another hook "
+    "throws") {
   std::vector<int> stack;
   const auto enter = [&](Module&, const Args&) { stack.push_back(2); };
   const auto exit = [&](Module&, const Args&, const Value&) { stack.push_back(-1); };
@@ -179,20 +201,27 @@ TEST_CASE("eager.F6: hooks with always_call run once, whether forward, a pre-hoo
     Double m;
     m.register_forward_pre_hook(enter);
     m.register_forward_hook(exit, {.always_call = true});
-    m.register_forward_hook([](Module&, const Args&, const Value&) { throw std::domain_error("hook"); });
+    m.register_forward_hook(
+        [](Module&, const Args&, const Value&) { throw std::domain_error("hook"); });
     CHECK_THROWS_AS(nn::call(m, tensor({1.0})), std::domain_error);
   }
   CHECK(stack == std::vector{2, -1});
 }
 
-TEST_CASE("eager.F6: an always-called hook gets the result so far, and its own exception becomes a warning") {
+TEST_CASE(
+    "eager.F6: an always-called hook gets the result so far, and its own exception becomes a "
+    "warning") {
   Warnings warnings;
   Failing m;
   bool none = false;
   int global = 0;
-  m.register_forward_hook([&](Module&, const Args&, const Value& out) { none = out.is_none(); }, {.always_call = true});
-  m.register_forward_hook([](Module&, const Args&, const Value&) { throw std::logic_error("second error"); }, {.name = "audit", .always_call = true});
-  ScopedHook h = nn::register_module_forward_hook([&](Module&, const Args&, const Value&) { global = none ? 2 : 1; }, {.always_call = true});
+  m.register_forward_hook([&](Module&, const Args&, const Value& out) { none = out.is_none(); },
+                          {.always_call = true});
+  m.register_forward_hook(
+      [](Module&, const Args&, const Value&) { throw std::logic_error("second error"); },
+      {.name = "audit", .always_call = true});
+  ScopedHook h = nn::register_module_forward_hook(
+      [&](Module&, const Args&, const Value&) { global = none ? 2 : 1; }, {.always_call = true});
   CHECK_THROWS_AS(nn::call(m, tensor({1.0})), std::domain_error);
   CHECK(none);
   CHECK(global == 1);
@@ -204,13 +233,16 @@ TEST_CASE("eager.F6: an always-called hook gets the result so far, and its own e
 TEST_CASE("eager.F7: global hooks take kwargs, before forward, after it and when it fails") {
   Shift m;
   int seen = 0;
-  ScopedHook pre = nn::register_module_forward_pre_hook([&](Module&, const Args& args, const Kwargs& kwargs) {
-    Kwargs changed = kwargs;
-    changed["bias"] = kwargs.at("bias").toTensor() * 3;
-    return std::pair(args, changed);
-  });
+  ScopedHook pre =
+      nn::register_module_forward_pre_hook([&](Module&, const Args& args, const Kwargs& kwargs) {
+        Kwargs changed = kwargs;
+        changed["bias"] = kwargs.at("bias").toTensor() * 3;
+        return std::pair(args, changed);
+      });
   ScopedHook post = nn::register_module_forward_hook(
-      [&](Module&, const Args&, const Kwargs& kwargs, const Value&) { seen = static_cast<int>(number(kwargs.at("bias").toTensor())); },
+      [&](Module&, const Args&, const Kwargs& kwargs, const Value&) {
+        seen = static_cast<int>(number(kwargs.at("bias").toTensor()));
+      },
       {.always_call = true});
   CHECK(number(nn::call(m, tensor({1.0}), Kwargs{{"bias", tensor({2.0})}})) == 7);
   CHECK(seen == 6);
@@ -223,7 +255,8 @@ TEST_CASE("eager.F8: hooks may remove themselves; a list is taken as it is when 
   Double m;
   int count = 0;
   HookHandle a, b;
-  a = m.register_forward_hook([&](Module&, const Args&, const Value&) { ++count, a.remove(), b.remove(); });
+  a = m.register_forward_hook(
+      [&](Module&, const Args&, const Value&) { ++count, a.remove(), b.remove(); });
   b = m.register_forward_hook([&](Module&, const Args&, const Value&) { ++count, b.remove(); });
   nn::call(m, tensor({1.0}));
   CHECK(count == 2);
@@ -232,19 +265,23 @@ TEST_CASE("eager.F8: hooks may remove themselves; a list is taken as it is when 
   CHECK(!a.active());
 }
 
-TEST_CASE("eager.F9: global registration hooks see parameters, buffers and submodules, and may replace them") {
+TEST_CASE(
+    "eager.F9: global registration hooks see parameters, buffers and submodules, and may replace "
+    "them") {
   std::vector<std::string> log;
   const Tensor shared = zeros({3}, requires_grad());
-  ScopedHook p = nn::register_module_parameter_registration_hook([&](Module&, const std::string& name, const Tensor&) {
-    log.push_back("parameter " + name);
-    return name == "bias" ? shared : Tensor();
-  });
-  ScopedHook b =
-      nn::register_module_buffer_registration_hook([&](Module&, const std::string& name, const Tensor&) { log.push_back("buffer " + name); });
+  ScopedHook p = nn::register_module_parameter_registration_hook(
+      [&](Module&, const std::string& name, const Tensor&) {
+        log.push_back("parameter " + name);
+        return name == "bias" ? shared : Tensor();
+      });
+  ScopedHook b = nn::register_module_buffer_registration_hook(
+      [&](Module&, const std::string& name, const Tensor&) { log.push_back("buffer " + name); });
   auto replacement = nn::Linear(3, 3).ptr();
   log.clear();
   ScopedHook s = nn::register_module_module_registration_hook(
-      [&](Module&, const std::string& name, const std::shared_ptr<Module>&) -> std::shared_ptr<Module> {
+      [&](Module&, const std::string& name,
+          const std::shared_ptr<Module>&) -> std::shared_ptr<Module> {
         log.push_back("module " + name);
         return name == "fc" ? replacement : nullptr;
       });
@@ -256,7 +293,8 @@ TEST_CASE("eager.F9: global registration hooks see parameters, buffers and submo
     }
   };
   Net net;
-  CHECK(log == std::vector<std::string>{"buffer steps", "parameter weight", "parameter bias", "module fc"});
+  CHECK(log == std::vector<std::string>{"buffer steps", "parameter weight", "parameter bias",
+                                        "module fc"});
   CHECK(net.fc.ptr() == replacement);
   CHECK(net.fc->bias.is_same(shared));
 }
@@ -277,7 +315,9 @@ TEST_CASE("hooks of a module can be listed by kind, name and place, and cleared"
   CHECK(hooks_of(m).empty());
 }
 
-TEST_CASE("calls with any arguments pass through hooks unchanged: defaults, overloads, tuples, optionals, structs") {
+TEST_CASE(
+    "calls with any arguments pass through hooks unchanged: defaults, overloads, tuples, "
+    "optionals, structs") {
   struct Point {
     double x, y;
   };
@@ -315,7 +355,8 @@ TEST_CASE("hooks may be added and removed on any thread while others call the mo
   for (int t = 0; t < 3; ++t)
     threads.emplace_back([&] {
       for (int i = 0; i < 200; ++i) {
-        ScopedHook hook = m->register_forward_hook([&](Module&, const Args&, const Value&) { ++fired; });
+        ScopedHook hook =
+            m->register_forward_hook([&](Module&, const Args&, const Value&) { ++fired; });
         if (number(nn::call(m, tensor({1.0}))) != 2) fired = -1000000;
       }
     });

@@ -22,14 +22,16 @@ std::vector<std::shared_ptr<nn::Module>> all_layers() {
           nn::Embedding(5, 3).ptr(),
           nn::PReLU().ptr(),
           nn::MultiheadAttention(4, 2).ptr(),
-          nn::TransformerEncoderLayer(nn::TransformerEncoderLayerOptions(4, 2).dim_feedforward(8)).ptr(),
-          nn::TransformerDecoderLayer(nn::TransformerDecoderLayerOptions(4, 2).dim_feedforward(8)).ptr(),
+          nn::TransformerEncoderLayer(nn::TransformerEncoderLayerOptions(4, 2).dim_feedforward(8))
+              .ptr(),
+          nn::TransformerDecoderLayer(nn::TransformerDecoderLayerOptions(4, 2).dim_feedforward(8))
+              .ptr(),
           nn::LSTM(nn::LSTMOptions(3, 4).num_layers(2)).ptr(),
           nn::GRU(3, 4).ptr(),
           nn::CrossEntropyLoss(nn::CrossEntropyLossOptions().weight(ones({3}))).ptr(),
           nn::ModuleList(nn::Linear(2, 2).ptr(), nn::Conv1d(2, 3, 2).ptr()).ptr(),
-          nn::ModuleDict(
-              std::vector<std::pair<std::string, std::shared_ptr<nn::Module>>>{{"a", nn::Linear(2, 2).ptr()}})
+          nn::ModuleDict(std::vector<std::pair<std::string, std::shared_ptr<nn::Module>>>{
+                             {"a", nn::Linear(2, 2).ptr()}})
               .ptr()};
 }
 
@@ -66,7 +68,8 @@ TEST_CASE("ModuleList keeps modules in order, under their numbers") {
     else x = nn::call(*module->as<nn::ReLU>(), x);
   }
   CHECK(x.shape() == Shape{1, 4});
-  CHECK(error_text([&] { list->ptr(7); }) == "ModuleList: module 7 was asked for, but there are 3.");
+  CHECK(error_text([&] { list->ptr(7); }) ==
+        "ModuleList: module 7 was asked for, but there are 3.");
   CHECK(error_text([&] { list->at<nn::ReLU>(0); }).starts_with("ModuleList: module 0 is"));
 }
 
@@ -114,14 +117,17 @@ TEST_CASE("initialisers give what they promise") {
 
   const Tensor w = empty({400, 300});
   const auto deviation = [](const Tensor& t) { return t.std().item<double>(); };
-  CHECK(deviation(nn::init::kaiming_normal_(w)) == doctest::Approx(std::sqrt(2.0 / 300)).epsilon(0.02));
+  CHECK(deviation(nn::init::kaiming_normal_(w)) ==
+        doctest::Approx(std::sqrt(2.0 / 300)).epsilon(0.02));
   CHECK(deviation(nn::init::kaiming_uniform_(w, 0, nn::FanMode::out, nn::Nonlinearity::linear)) ==
         doctest::Approx(std::sqrt(1.0 / 400)).epsilon(0.02));
-  CHECK(deviation(nn::init::xavier_normal_(w, 2)) == doctest::Approx(2 * std::sqrt(2.0 / 700)).epsilon(0.02));
+  CHECK(deviation(nn::init::xavier_normal_(w, 2)) ==
+        doctest::Approx(2 * std::sqrt(2.0 / 700)).epsilon(0.02));
 }
 
 TEST_CASE("a summary counts parameters layer by layer") {
-  nn::Sequential net(nn::Linear(4, 3), nn::BatchNorm1d(3), nn::Linear(nn::LinearOptions(3, 2).bias(false)));
+  nn::Sequential net(nn::Linear(4, 3), nn::BatchNorm1d(3),
+                     nn::Linear(nn::LinearOptions(3, 2).bias(false)));
   net->parameters()[0].set_requires_grad(false);
   const nn::ModuleSummary s = nn::summary(*net);
   CHECK(s.parameters == 15 + 6 + 6);
@@ -148,8 +154,9 @@ TEST_CASE("gradients are clipped by their common norm, or each element by itself
   nn::utils::clip_grad_value_({a, b, unused}, 0.7);
   CHECK(a.grad().allclose(tensor({0.6, 0.0}), 1e-5));
   CHECK(b.grad().allclose(tensor({0.7})));
-  CHECK(nn::utils::clip_grad_norm_({a, b}, 1, {.norm_type = std::numeric_limits<double>::infinity()})
-            .item<double>() == doctest::Approx(0.7));
+  CHECK(
+      nn::utils::clip_grad_norm_({a, b}, 1, {.norm_type = std::numeric_limits<double>::infinity()})
+          .item<double>() == doctest::Approx(0.7));
 
   a.mutable_grad().fill_(std::numeric_limits<double>::quiet_NaN());
   CHECK(error_text([&] {
@@ -172,7 +179,8 @@ TEST_CASE("an embedding shortens the rows that are looked up and longer than max
   nn::Embedding layer(nn::EmbeddingOptions(4, 2).max_norm(5));
   layer->weight.set_data(table());
   const Tensor y = layer(tensor({{1, 2}, {1, 0}}));
-  const Tensor want = tensor({{3.0, 4.0}, {3.0, 4.0}, {0.3, 0.4}, {30.0, 40.0}});  // row 3 was not asked for
+  const Tensor want =
+      tensor({{3.0, 4.0}, {3.0, 4.0}, {0.3, 0.4}, {30.0, 40.0}});  // row 3 was not asked for
   CHECK(layer->weight.allclose(want));
   CHECK(layer->weight[0].equal(table()[0]));  // not longer than allowed, so untouched
   CHECK(layer->weight[2].equal(table()[2]));
@@ -208,8 +216,9 @@ TEST_CASE("layers say what is wrong with options and inputs") {
   CHECK(error_text([] { nn::Conv2d(nn::Conv2dOptions(3, 4, 3).groups(2)); }) ==
         "Conv2d: groups must divide in_channels and out_channels, got groups 2, in_channels 3 and "
         "out_channels 4.");
-  CHECK(error_text([] { nn::Conv2d(nn::Conv2dOptions(2, 2, 3).stride(2).padding(nn::Padding::same)); }) ==
-        "Conv2d: the padding `same` needs stride 1, got [2, 2].");
+  CHECK(error_text([] {
+          nn::Conv2d(nn::Conv2dOptions(2, 2, 3).stride(2).padding(nn::Padding::same));
+        }) == "Conv2d: the padding `same` needs stride 1, got [2, 2].");
   CHECK(error_text([] { nn::Conv2dOptions(2, 2, {1, 2, 3}); }) ==
         "expected 1 or 2 numbers, one per dimension, got 3.");
   CHECK(error_text([] { nn::BatchNorm2d(3)(ones({2, 3})); }) ==

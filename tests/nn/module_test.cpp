@@ -35,13 +35,15 @@ std::vector<std::string> keys(const Module::NamedTensors& dict) { return dict.ke
 
 TEST_CASE("a module lists parameters, buffers and submodules by path, own ones first") {
   Net net;
-  CHECK(keys(net->named_parameters()) == std::vector<std::string>{"first.weight", "first.bias", "second.weight"});
+  CHECK(keys(net->named_parameters()) ==
+        std::vector<std::string>{"first.weight", "first.bias", "second.weight"});
   CHECK(keys(net->named_parameters(false)).empty());
   CHECK(keys(net->named_buffers()) == std::vector<std::string>{"steps"});
   CHECK(net->parameters().size() == 3);
   CHECK(net->named_children().keys() == std::vector<std::string>{"first", "second"});
   CHECK(net->named_modules().keys() == std::vector<std::string>{"", "first", "second"});
-  CHECK(net->named_modules("net", false).keys() == std::vector<std::string>{"net.first", "net.second"});
+  CHECK(net->named_modules("net", false).keys() ==
+        std::vector<std::string>{"net.first", "net.second"});
   CHECK(net->modules().size() == 3);
   CHECK(net->children().size() == 2);
   for (const Tensor& p : net->parameters()) CHECK(p.requires_grad());
@@ -119,7 +121,8 @@ TEST_CASE("sequential runs modules of any type in order; they can be named, foun
   const Tensor x = randn({2, 3});
   const auto& first = seq->at<nn::LinearImpl>(0);
   const auto& last = seq->at<nn::LinearImpl>(4);
-  const Tensor expected = linear(relu(linear(x, first.weight, first.bias)) * 2, last.weight, last.bias);
+  const Tensor expected =
+      linear(relu(linear(x, first.weight, first.bias)) * 2, last.weight, last.bias);
   CHECK(seq(x).equal(expected));
   CHECK(seq->forward(x).equal(expected));
 
@@ -129,7 +132,8 @@ TEST_CASE("sequential runs modules of any type in order; they can be named, foun
   CHECK_THROWS_AS(nn::Sequential()(x), Error);
 }
 
-TEST_CASE("a sequential's first module may take several arguments, and results need not be tensors") {
+TEST_CASE(
+    "a sequential's first module may take several arguments, and results need not be tensors") {
   struct Add : Module {
     Tensor forward(Tensor a, double b) { return a + b; }
   };
@@ -143,16 +147,20 @@ TEST_CASE("a sequential's first module may take several arguments, and results n
 TEST_CASE("the modules of a sequential are called with their hooks") {
   nn::Sequential seq(nn::Linear(2, 2), nn::Tanh());
   std::vector<std::string> log;
-  seq->ptr(0)->register_forward_hook([&](Module&, const Args&, const Value&) { log.push_back("linear"); });
+  seq->ptr(0)->register_forward_hook(
+      [&](Module&, const Args&, const Value&) { log.push_back("linear"); });
   seq->ptr(1)->register_forward_pre_hook([&](Module&, const Args&) { log.push_back("tanh"); });
   seq->forward(ones({1, 2}));
   CHECK(log == std::vector<std::string>{"linear", "tanh"});
 }
 
-TEST_CASE("eager.H11: a clone has equal values, copies of the module's hooks, and none of the tensors' hooks") {
+TEST_CASE(
+    "eager.H11: a clone has equal values, copies of the module's hooks, and none of the tensors' "
+    "hooks") {
   Net net;
   int module_hook = 0, inner_hook = 0, tensor_hook = 0;
-  const HookHandle handle = net->register_forward_hook([&](Module&, const Args&, const Value&) { ++module_hook; }, {.name = "count"});
+  const HookHandle handle = net->register_forward_hook(
+      [&](Module&, const Args&, const Value&) { ++module_hook; }, {.name = "count"});
   net->first->register_forward_hook([&](Module&, const Args&, const Value&) { ++inner_hook; });
   net->first->weight.register_hook([&](const Tensor&) { ++tensor_hook; });
   net->eval();
@@ -180,7 +188,8 @@ TEST_CASE("eager.H11: a clone has equal values, copies of the module's hooks, an
   CHECK(module_hook == 2);
 }
 
-TEST_CASE("a sequential is cloned with everything in it; a module without reset() says what to do") {
+TEST_CASE(
+    "a sequential is cloned with everything in it; a module without reset() says what to do") {
   nn::Sequential seq(nn::Linear(2, 2), nn::ReLU());
   auto copy = nn::Sequential(std::dynamic_pointer_cast<nn::SequentialImpl>(seq->clone()));
   const Tensor x = randn({3, 2});
@@ -195,7 +204,8 @@ TEST_CASE("a sequential is cloned with everything in it; a module without reset(
 }
 
 TEST_CASE("modules print as a tree") {
-  nn::Sequential net({{"fc", nn::Linear(nn::LinearOptions(4, 3).bias(false))}, {"act", nn::ReLU()}});
+  nn::Sequential net(
+      {{"fc", nn::Linear(nn::LinearOptions(4, 3).bias(false))}, {"act", nn::ReLU()}});
   std::ostringstream out;
   out << net;
   CHECK(out.str() ==

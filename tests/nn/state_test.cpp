@@ -26,7 +26,9 @@ struct Net : Module {
 
 }  // namespace
 
-TEST_CASE("a state dict holds parameters and persistent buffers, shares their memory, and loads into an equal module") {
+TEST_CASE(
+    "a state dict holds parameters and persistent buffers, shares their memory, and loads into an "
+    "equal module") {
   Net a, b;
   StateDict dict = a.state_dict();
   CHECK(dict.keys() == std::vector<std::string>{"steps", "fc.weight", "fc.bias"});
@@ -57,7 +59,8 @@ TEST_CASE("loading lists missing, unexpected and mismatched entries, and changes
     const std::string text = e.what();
     CHECK(text.find("missing: 'steps'") != std::string::npos);
     CHECK(text.find("unexpected: 'gate.weight', 'fc.extra'") != std::string::npos);
-    CHECK(text.find("mismatched: 'fc.weight' has shape [3, 9], the module expects [3, 2]") != std::string::npos);
+    CHECK(text.find("mismatched: 'fc.weight' has shape [3, 9], the module expects [3, 2]") !=
+          std::string::npos);
   }
   CHECK(b.fc->bias.equal(bias));
 
@@ -68,16 +71,23 @@ TEST_CASE("loading lists missing, unexpected and mismatched entries, and changes
   CHECK(b.fc->bias.equal(a.fc->bias));
 }
 
-TEST_CASE("eager.O1: saving calls pre-hooks, own entries, children, then post-hooks, which edit the dict in place") {
+TEST_CASE(
+    "eager.O1: saving calls pre-hooks, own entries, children, then post-hooks, which edit the dict "
+    "in place") {
   Net net;
   std::vector<std::string> log;
-  net.register_state_dict_pre_hook([&](Module&, const std::string& prefix, bool keep_vars) { log.push_back(str("pre '", prefix, "' ", keep_vars)); });
-  net.fc->register_state_dict_pre_hook([&](Module&, const std::string& prefix, bool) { log.push_back(str("fc pre '", prefix, "'")); });
-  net.fc->register_state_dict_post_hook([&](Module&, StateDict& dict, const std::string& prefix, Metadata& metadata) {
-    log.push_back(str("fc post ", dict.size()));
-    dict.erase(prefix + "bias");
-    metadata["pruned"] = true;
+  net.register_state_dict_pre_hook([&](Module&, const std::string& prefix, bool keep_vars) {
+    log.push_back(str("pre '", prefix, "' ", keep_vars));
   });
+  net.fc->register_state_dict_pre_hook([&](Module&, const std::string& prefix, bool) {
+    log.push_back(str("fc pre '", prefix, "'"));
+  });
+  net.fc->register_state_dict_post_hook(
+      [&](Module&, StateDict& dict, const std::string& prefix, Metadata& metadata) {
+        log.push_back(str("fc post ", dict.size()));
+        dict.erase(prefix + "bias");
+        metadata["pruned"] = true;
+      });
   net.register_state_dict_post_hook([&](Module&, StateDict& dict, const std::string&, Metadata&) {
     log.push_back(str("post ", dict.size()));
     dict.insert("note", ones({1}));
@@ -96,7 +106,9 @@ TEST_CASE("eager.O1: a hook on saving or loading that returns something does not
   CHECK(nn::detail::ReturnsNothing<decltype(edits), Module&, IncompatibleKeys&>);
 }
 
-TEST_CASE("eager.O2: loading calls pre-hooks, which may rename entries, own entries, children, then post-hooks") {
+TEST_CASE(
+    "eager.O2: loading calls pre-hooks, which may rename entries, own entries, children, then "
+    "post-hooks") {
   Net a, b;
   StateDict dict = a.state_dict();
   dict.insert("linear.weight", dict["fc.weight"]);
@@ -107,7 +119,8 @@ TEST_CASE("eager.O2: loading calls pre-hooks, which may rename entries, own entr
     load.state_dict.insert("fc.weight", load.state_dict["linear.weight"]);
     load.state_dict.erase("linear.weight");
   });
-  b.fc->register_load_state_dict_pre_hook([&](Module&, LoadContext& load) { log.push_back("fc pre " + load.prefix); });
+  b.fc->register_load_state_dict_pre_hook(
+      [&](Module&, LoadContext& load) { log.push_back("fc pre " + load.prefix); });
   b.fc->register_load_state_dict_post_hook([&](Module&, IncompatibleKeys&) {
     log.push_back(str("fc post, loaded ", b.fc->weight.equal(a.fc->weight)));
   });
@@ -132,14 +145,17 @@ TEST_CASE("eager.O2: post-hooks edit the key lists, which decides strict failure
   CHECK_NOTHROW(b.load_state_dict(dict));
 }
 
-TEST_CASE("eager.O2: a pre-hook may report errors, and a hook that throws leaves the module as it was") {
+TEST_CASE(
+    "eager.O2: a pre-hook may report errors, and a hook that throws leaves the module as it was") {
   Net a, b;
   const Tensor before = b.fc->weight.detach().clone();
-  auto h = b.fc->register_load_state_dict_pre_hook([](Module&, LoadContext& load) { load.errors.push_back("too old"); });
+  auto h = b.fc->register_load_state_dict_pre_hook(
+      [](Module&, LoadContext& load) { load.errors.push_back("too old"); });
   CHECK_THROWS_WITH_AS(b.load_state_dict(a.state_dict()), doctest::Contains("too old"), Error);
   CHECK(b.fc->weight.equal(before));
   h.remove();
-  b.register_load_state_dict_post_hook([](Module&, IncompatibleKeys&) { throw std::domain_error("no"); });
+  b.register_load_state_dict_post_hook(
+      [](Module&, IncompatibleKeys&) { throw std::domain_error("no"); });
   CHECK_THROWS_AS(b.load_state_dict(a.state_dict()), std::domain_error);
   CHECK(b.fc->weight.equal(before));
 }

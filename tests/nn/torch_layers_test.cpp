@@ -1,4 +1,5 @@
-/// Layers against PyTorch: tools/record_torch.py wrote down what it computes, outputs and gradients, in f64.
+/// Layers against PyTorch: tools/record_torch.py wrote down what it computes, outputs and
+/// gradients, in f64.
 #include <doctest/doctest.h>
 
 #include "grapnel/grapnel.h"
@@ -30,10 +31,12 @@ void check_close(const std::string& what, const Tensor& got) {
   REQUIRE_MESSAGE(got.defined(), what);
   CHECK_MESSAGE(got.shape() == expected->shape(), what);
   if (got.shape() == expected->shape())
-    CHECK_MESSAGE(got.allclose(*expected, 1e-9, 1e-11), what, "\n", got.str(), "\n", expected->str());
+    CHECK_MESSAGE(got.allclose(*expected, 1e-9, 1e-11), what, "\n", got.str(), "\n",
+                  expected->str());
 }
 
-/// Runs `layer` on the recorded inputs with the recorded parameters; outputs, gradients and buffers must be PyTorch's.
+/// Runs `layer` on the recorded inputs with the recorded parameters; outputs, gradients and buffers
+/// must be PyTorch's.
 template <class Layer, class Call>
 void compare(const std::string& name, const Layer& layer, Call call) {
   INFO(name);
@@ -63,7 +66,8 @@ void compare(const std::string& name, const Layer& layer, Call call) {
   for (const auto& item : recorded()) {
     if (!item.key().starts_with(begin)) continue;
     const std::string key = item.key().substr(begin.size());
-    if (key.starts_with("gp.")) check_close(item.key(), layer->named_parameters()[key.substr(3)].grad());
+    if (key.starts_with("gp."))
+      check_close(item.key(), layer->named_parameters()[key.substr(3)].grad());
     if (key.starts_with("b.")) check_close(item.key(), layer->named_buffers()[key.substr(2)]);
     if (key.starts_with("gin.")) check_close(item.key(), inputs[std::stoul(key.substr(4))].grad());
   }
@@ -83,26 +87,30 @@ TEST_CASE("Linear and convolutions give PyTorch's values and gradients") {
   compare("linear", nn::Linear(4, 3));
   compare("conv1d", nn::Conv1d(nn::Conv1dOptions(3, 4, 3).stride(2).padding(1)));
   compare("conv2d", nn::Conv2d(nn::Conv2dOptions(3, 8, 3).stride(2)));
-  compare("conv2d_groups",
-          nn::Conv2d(nn::Conv2dOptions(4, 6, {3, 2}).padding({1, 0}).dilation({1, 2}).groups(2).bias(false)));
+  compare(
+      "conv2d_groups",
+      nn::Conv2d(
+          nn::Conv2dOptions(4, 6, {3, 2}).padding({1, 0}).dilation({1, 2}).groups(2).bias(false)));
   compare("conv2d_same", nn::Conv2d(nn::Conv2dOptions(2, 3, {4, 3}).padding(nn::Padding::same)));
-  compare("conv2d_reflect",
-          nn::Conv2d(nn::Conv2dOptions(2, 3, 3).padding({2, 1}).padding_mode(nn::PaddingMode::reflect)));
-  compare("conv2d_replicate",
-          nn::Conv2d(nn::Conv2dOptions(2, 3, 3).padding({2, 1}).padding_mode(nn::PaddingMode::replicate)));
-  compare("conv2d_circular",
-          nn::Conv2d(nn::Conv2dOptions(2, 3, 3).padding({2, 1}).padding_mode(nn::PaddingMode::circular)));
+  compare("conv2d_reflect", nn::Conv2d(nn::Conv2dOptions(2, 3, 3).padding({2, 1}).padding_mode(
+                                nn::PaddingMode::reflect)));
+  compare("conv2d_replicate", nn::Conv2d(nn::Conv2dOptions(2, 3, 3).padding({2, 1}).padding_mode(
+                                  nn::PaddingMode::replicate)));
+  compare("conv2d_circular", nn::Conv2d(nn::Conv2dOptions(2, 3, 3).padding({2, 1}).padding_mode(
+                                 nn::PaddingMode::circular)));
   compare("conv1d_unbatched", nn::Conv1d(2, 3, 2));
 }
 
 TEST_CASE("layers that normalise give PyTorch's values, gradients and running statistics") {
   compare("batch_norm1d", nn::BatchNorm1d(3));
-  compare("batch_norm1d_length", nn::BatchNorm1d(nn::BatchNorm1dOptions(3).eps(1e-3).momentum(0.3)));
+  compare("batch_norm1d_length",
+          nn::BatchNorm1d(nn::BatchNorm1dOptions(3).eps(1e-3).momentum(0.3)));
   compare("batch_norm2d", nn::BatchNorm2d(3));
   nn::BatchNorm2d still(3);
   still->eval();
   compare("batch_norm2d_eval", still);
-  compare("batch_norm2d_cumulative", nn::BatchNorm2d(nn::BatchNorm2dOptions(2).momentum(std::nullopt)));
+  compare("batch_norm2d_cumulative",
+          nn::BatchNorm2d(nn::BatchNorm2dOptions(2).momentum(std::nullopt)));
   nn::BatchNorm2d plain(nn::BatchNorm2dOptions(2).affine(false).track_running_stats(false));
   plain->eval();
   compare("batch_norm2d_plain", plain);
@@ -138,22 +146,25 @@ TEST_CASE("Embedding and activations give PyTorch's values and gradients") {
 TEST_CASE("pooling layers give PyTorch's values and gradients") {
   compare("max_pool1d", nn::MaxPool1d(nn::MaxPool1dOptions(3).stride(2).padding(1)));
   compare("max_pool2d", nn::MaxPool2d(nn::MaxPool2dOptions({2, 3}).ceil_mode(true)));
-  compare("avg_pool1d", nn::AvgPool1d(nn::AvgPool1dOptions(3).stride(2).padding(1).count_include_pad(false)));
+  compare("avg_pool1d",
+          nn::AvgPool1d(nn::AvgPool1dOptions(3).stride(2).padding(1).count_include_pad(false)));
   compare("avg_pool2d", nn::AvgPool2d(2));
   compare("adaptive_avg_pool1d", nn::AdaptiveAvgPool1d(4));
   compare("adaptive_avg_pool2d", nn::AdaptiveAvgPool2d(nn::AdaptiveAvgPool2dOptions({3, 1})));
-  compare("adaptive_avg_pool2d_uneven", nn::AdaptiveAvgPool2d(nn::AdaptiveAvgPool2dOptions({3, 4})));
+  compare("adaptive_avg_pool2d_uneven",
+          nn::AdaptiveAvgPool2d(nn::AdaptiveAvgPool2dOptions({3, 4})));
   compare("adaptive_max_pool2d", nn::AdaptiveMaxPool2d(nn::AdaptiveMaxPool2dOptions({2, 3})));
 }
 
 TEST_CASE("losses give PyTorch's values and gradients") {
   const Tensor weight = tensor({1.0, 2.0, 0.5, 1.5}, kFloat64);
-  compare_loss("cross_entropy",
-               nn::CrossEntropyLoss(nn::CrossEntropyLossOptions().weight(weight).label_smoothing(0.1)));
+  compare_loss(
+      "cross_entropy",
+      nn::CrossEntropyLoss(nn::CrossEntropyLossOptions().weight(weight).label_smoothing(0.1)));
   compare_loss("nll", nn::NLLLoss(nn::NLLLossOptions().ignore_index(0).reduction(Reduce::sum)));
   compare_loss("bce", nn::BCELoss());
-  compare_loss("bce_logits", nn::BCEWithLogitsLoss(
-                                 nn::BCEWithLogitsLossOptions().pos_weight(tensor({2.0, 0.5}, kFloat64))));
+  compare_loss("bce_logits", nn::BCEWithLogitsLoss(nn::BCEWithLogitsLossOptions().pos_weight(
+                                 tensor({2.0, 0.5}, kFloat64))));
   compare_loss("mse", nn::MSELoss());
   compare_loss("l1", nn::L1Loss(nn::L1LossOptions(Reduce::none)));
   compare_loss("smooth_l1", nn::SmoothL1Loss(nn::SmoothL1LossOptions().beta(0.7)));
@@ -167,10 +178,13 @@ TEST_CASE("MultiheadAttention gives PyTorch's values, weights and gradients") {
   using Layer = const nn::MultiheadAttention&;
   compare("attention", nn::MultiheadAttention(6, 2),
           [](Layer m, const Tensors& in) { return m(in[0], in[0], in[0]); });
-  compare("attention_cross",
-          nn::MultiheadAttention(
-              Options(6, 3).kdim(4).vdim(5).add_bias_kv(true).add_zero_attn(true).batch_first(true)),
-          [](Layer m, const Tensors& in) { return m(in[0], in[1], in[2], Tensor(), true, Tensor(), false); });
+  compare(
+      "attention_cross",
+      nn::MultiheadAttention(
+          Options(6, 3).kdim(4).vdim(5).add_bias_kv(true).add_zero_attn(true).batch_first(true)),
+      [](Layer m, const Tensors& in) {
+        return m(in[0], in[1], in[2], Tensor(), true, Tensor(), false);
+      });
   compare("attention_masks", nn::MultiheadAttention(4, 2),
           [](Layer m, const Tensors& in) { return m(in[0], in[1], in[2], in[3], true, in[4]); });
   compare("attention_unbatched", nn::MultiheadAttention(Options(4, 2).bias(false)),
@@ -180,10 +194,11 @@ TEST_CASE("MultiheadAttention gives PyTorch's values, weights and gradients") {
 TEST_CASE("transformer layers give PyTorch's values and gradients") {
   using Options = nn::TransformerEncoderLayerOptions;
   compare("encoder", nn::TransformerEncoderLayer(Options(6, 2).dim_feedforward(8).dropout(0)));
-  compare("encoder_first",
-          nn::TransformerEncoderLayer(
-              Options(6, 2).dim_feedforward(8).dropout(0).batch_first(true).norm_first(true).activation(
-                  [](const Tensor& x) { return gelu(x); })));
+  compare(
+      "encoder_first",
+      nn::TransformerEncoderLayer(
+          Options(6, 2).dim_feedforward(8).dropout(0).batch_first(true).norm_first(true).activation(
+              [](const Tensor& x) { return gelu(x); })));
   compare("decoder", nn::TransformerDecoderLayer(Options(6, 2).dim_feedforward(8).dropout(0)),
           [](const nn::TransformerDecoderLayer& m, const Tensors& in) {
             return m(in[0], in[1], ones({4, 4}, kBool).triu(1));
@@ -192,9 +207,11 @@ TEST_CASE("transformer layers give PyTorch's values and gradients") {
 
 TEST_CASE("LSTM and GRU give PyTorch's values, states and gradients") {
   compare("lstm", nn::LSTM(3, 4));
-  compare(
-      "lstm_deep", nn::LSTM(nn::LSTMOptions(3, 4).num_layers(2).bidirectional(true).batch_first(true)),
-      [](const nn::LSTM& m, const Tensors& in) { return m(in[0], std::optional(std::tuple(in[1], in[2]))); });
+  compare("lstm_deep",
+          nn::LSTM(nn::LSTMOptions(3, 4).num_layers(2).bidirectional(true).batch_first(true)),
+          [](const nn::LSTM& m, const Tensors& in) {
+            return m(in[0], std::optional(std::tuple(in[1], in[2])));
+          });
   compare("lstm_proj", nn::LSTM(nn::LSTMOptions(3, 4).num_layers(2).proj_size(2).bias(false)));
   compare("gru", nn::GRU(3, 4));
   compare("gru_deep", nn::GRU(nn::GRUOptions(3, 4).num_layers(2).bidirectional(true)),

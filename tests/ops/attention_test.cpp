@@ -10,7 +10,8 @@ using namespace grapnel;
 
 namespace {
 
-/// Attention by definition for one head, in double. sees(i, j) and bias(i, j) say what query i sees of key j.
+/// Attention by definition for one head, in double. sees(i, j) and bias(i, j) say what query i sees
+/// of key j.
 template <class Sees>
 Values naive(const Tensor& q, const Tensor& k, const Tensor& v, double scale, Sees sees) {
   const Values qs = values(q), ks = values(k), vs = values(v);
@@ -27,7 +28,8 @@ Values naive(const Tensor& q, const Tensor& k, const Tensor& v, double scale, Se
       sum += weights[j];
     }
     for (size_t j = 0; j < s; ++j)
-      for (size_t c = 0; c < d; ++c) out[i * d + c] += sum > 0 ? weights[j] / sum * vs[j * d + c] : 0;
+      for (size_t c = 0; c < d; ++c)
+        out[i * d + c] += sum > 0 ? weights[j] / sum * vs[j * d + c] : 0;
   }
   return out;
 }
@@ -69,8 +71,8 @@ TEST_CASE("causal attention sees nothing of the future") {
 TEST_CASE("a bool mask says what is seen, a floating one is added to the scores") {
   const Tensor seen = sample_tensor({4, 5}) > 0;
   const Values mask = values(seen);
-  const Values expected =
-      naive(q(), k(), v(), 1 / std::sqrt(3.0), [&](size_t i, size_t j) { return mask[i * 5 + j] != 0; });
+  const Values expected = naive(q(), k(), v(), 1 / std::sqrt(3.0),
+                                [&](size_t i, size_t j) { return mask[i * 5 + j] != 0; });
   check_close(values(scaled_dot_product_attention(q(), k(), v(), seen)), expected);
   const Tensor added = where(seen, zeros({}, kFloat64), -INFINITY);
   check_close(values(scaled_dot_product_attention(q(), k(), v(), added)), expected);
@@ -97,7 +99,8 @@ TEST_CASE("heads and batches are independent") {
 
 TEST_CASE("attention can be differentiated twice") {
   const Tensor seen = sample_tensor({4, 5}) > 0;
-  const variable_list in = {q().clone().set_requires_grad(true), k().clone().set_requires_grad(true),
+  const variable_list in = {q().clone().set_requires_grad(true),
+                            k().clone().set_requires_grad(true),
                             v().clone().set_requires_grad(true)};
   for (const bool causal : {false, true}) {
     const autograd::CheckedFunction f = [&](const variable_list& t) {
@@ -126,10 +129,11 @@ TEST_CASE("attention of many lengths agrees with matmul and softmax, values and 
       const Tensor g = randn({2, 3, queries, 7});
       const Tensor one = scaled_dot_product_attention(in[0], in[1], in[2], {}, 0, causal);
       // A mask takes the way through the other ops.
-      const Tensor steps =
-          scaled_dot_product_attention(in[0], in[1], in[2], causal ? seen : ones({queries, keys}, kBool));
+      const Tensor steps = scaled_dot_product_attention(
+          in[0], in[1], in[2], causal ? seen : ones({queries, keys}, kBool));
       CHECK(one.allclose(steps, 1e-4, 1e-5));
-      const variable_list grads = autograd::grad({one}, in, {g}), expected = autograd::grad({steps}, in, {g});
+      const variable_list grads = autograd::grad({one}, in, {g}),
+                          expected = autograd::grad({steps}, in, {g});
       for (size_t i = 0; i < in.size(); ++i) CHECK(grads[i].allclose(expected[i], 1e-3, 1e-4));
     }
   }
@@ -138,7 +142,8 @@ TEST_CASE("attention of many lengths agrees with matmul and softmax, values and 
 TEST_CASE("attention has the same bits on any number of threads") {
   manual_seed(4);
   const int threads = get_num_threads();
-  const variable_list in = {randn({3, 2, 600, 16}, requires_grad()), randn({3, 2, 600, 16}, requires_grad()),
+  const variable_list in = {randn({3, 2, 600, 16}, requires_grad()),
+                            randn({3, 2, 600, 16}, requires_grad()),
                             randn({3, 2, 600, 16}, requires_grad())};
   const auto results = [&](int count) {
     set_num_threads(count);
@@ -152,7 +157,8 @@ TEST_CASE("attention has the same bits on any number of threads") {
   for (size_t i = 0; i < one.size(); ++i) CHECK(same_bits(one[i], many[i]));
 }
 
-TEST_CASE("attention leaves the heads of a token side by side, so that joining them copies nothing") {
+TEST_CASE(
+    "attention leaves the heads of a token side by side, so that joining them copies nothing") {
   const Tensor x = randn({2, 4, 6, 3}), y = scaled_dot_product_attention(x, x, x).transpose(1, 2);
   CHECK(y.is_contiguous());
   CHECK(y.reshape({2, 6, 12}).data_ptr<float>() == y.data_ptr<float>());
@@ -163,17 +169,20 @@ TEST_CASE("keys that no query sees get a gradient of zeros, and no keys give zer
   scaled_dot_product_attention(randn({2, 3}), k, v, {}, 0, true).sum().backward();
   CHECK(values(k.grad().slice(0, 2, 5)) == Values(9, 0.0));
   CHECK(values(v.grad().slice(0, 2, 5)) == Values(9, 0.0));
-  CHECK(values(scaled_dot_product_attention(ones({2, 3}), ones({0, 3}), ones({0, 3}))) == Values(6, 0.0));
+  CHECK(values(scaled_dot_product_attention(ones({2, 3}), ones({0, 3}), ones({0, 3}))) ==
+        Values(6, 0.0));
 }
 
 TEST_CASE("errors of attention show the shapes") {
-  CHECK(contains(error_of([] { scaled_dot_product_attention(ones({2, 3}), ones({2, 4}), ones({2, 3})); }),
-                 "equally many features"));
-  CHECK(contains(error_of([] { scaled_dot_product_attention(ones({2, 3}), ones({2, 3}), ones({4, 3})); }),
-                 "one value per key"));
+  CHECK(contains(
+      error_of([] { scaled_dot_product_attention(ones({2, 3}), ones({2, 4}), ones({2, 3})); }),
+      "equally many features"));
+  CHECK(contains(
+      error_of([] { scaled_dot_product_attention(ones({2, 3}), ones({2, 3}), ones({4, 3})); }),
+      "one value per key"));
   CHECK(contains(error_of([] {
-                   scaled_dot_product_attention(ones({2, 3}), ones({2, 3}), ones({2, 3}), ones({2, 2}), 0,
-                                                true);
+                   scaled_dot_product_attention(ones({2, 3}), ones({2, 3}), ones({2, 3}),
+                                                ones({2, 2}), 0, true);
                  }),
                  "pass either it or attn_mask"));
   CHECK(contains(error_of([] {
@@ -196,7 +205,8 @@ TEST_CASE("dropout keeps the expected value, and is nothing when not training") 
   CHECK(zeros_seen > 2700);
   CHECK(zeros_seen < 3300);
   CHECK(dropout(x, 1).sum().item<double>() == 0);
-  CHECK(contains(error_of([&] { dropout(x, 1.5); }), "dropout: a probability lies between 0 and 1, got 1.5"));
+  CHECK(contains(error_of([&] { dropout(x, 1.5); }),
+                 "dropout: a probability lies between 0 and 1, got 1.5"));
 }
 
 TEST_CASE("dropout lets the gradient through where it let the value through") {

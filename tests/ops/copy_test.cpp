@@ -21,7 +21,8 @@ TEST_CASE("contiguous and to return the tensor itself when there is nothing to d
   CHECK(x.to(TensorOptions(kInt32)).dtype() == kInt32);
   CHECK(values(tensor({1.75, -2.5}).to(kInt64)) == Values{1, -2});
   CHECK(values(tensor({0.0, 0.5}).to(kBool)) == Values{0, 1});
-  CHECK(contains(error_of([&] { x.to(requires_grad()); }), "to: requires_grad is not something to convert to."));
+  CHECK(contains(error_of([&] { x.to(requires_grad()); }),
+                 "to: requires_grad is not something to convert to."));
 }
 
 TEST_CASE("a gradient is converted back to the type it came from") {
@@ -37,7 +38,8 @@ TEST_CASE("copy_ broadcasts and converts its source") {
   CHECK(values(x) == Values{1, 2, 3, 1, 2, 3});
   x.t().copy_(counting({3, 2}));
   CHECK(values(x) == Values{0, 2, 4, 1, 3, 5});
-  CHECK(contains(error_of([&] { x.copy_(zeros({2})); }), "copy_: a source of shape [2] does not broadcast to the target's shape [2, 3]."));
+  CHECK(contains(error_of([&] { x.copy_(zeros({2})); }),
+                 "copy_: a source of shape [2] does not broadcast to the target's shape [2, 3]."));
   CHECK(contains(error_of([&] { x[0].copy_(zeros({2, 3})); }), "copy_: a source of shape [2, 3]"));
 }
 
@@ -56,11 +58,13 @@ TEST_CASE("fill_ and zero_ write one value everywhere") {
   CHECK(values(x.select(1, 0).fill_(scalar_tensor(2.0))) == Values{2, 2});
   CHECK(values(x) == Values{2, 7, 2, 7});
   CHECK(values(x.zero_()) == Values{0, 0, 0, 0});
-  CHECK(contains(error_of([&] { x.fill_(zeros({2})); }), "fill_: the value must be a number or a 0-dimensional tensor, got shape [2]."));
+  CHECK(contains(error_of([&] { x.fill_(zeros({2})); }),
+                 "fill_: the value must be a number or a 0-dimensional tensor, got shape [2]."));
 }
 
 TEST_CASE("what was overwritten gets a zero gradient, what was written gets its own") {
-  const Tensor a = counting({2, 2}).set_requires_grad(true), b = counting({2}).set_requires_grad(true);
+  const Tensor a = counting({2, 2}).set_requires_grad(true),
+               b = counting({2}).set_requires_grad(true);
   const Tensor y = a * 1.0;
   y.copy_(b);
   (y * tensor({{1.0, 2.0}, {3.0, 4.0}}, kFloat64)).sum().backward();
@@ -69,7 +73,8 @@ TEST_CASE("what was overwritten gets a zero gradient, what was written gets its 
 }
 
 TEST_CASE("writing to a part changes the gradient of that part only") {
-  const Tensor a = counting({2, 2}).set_requires_grad(true), v = scalar_tensor(5.0, kFloat64).set_requires_grad(true);
+  const Tensor a = counting({2, 2}).set_requires_grad(true),
+               v = scalar_tensor(5.0, kFloat64).set_requires_grad(true);
   const Tensor y = a * 1.0;
   y.select(0, 1).fill_(v);
   (y * tensor({{1.0, 2.0}, {3.0, 4.0}}, kFloat64)).sum().backward();
@@ -87,8 +92,10 @@ TEST_CASE("repeat tiles, and counts in front add dimensions") {
   CHECK(!x.repeat({1}).is_alias_of(x));
   CHECK(counting({1, 2}).repeat({3, 2}).is_contiguous());
   CHECK(values(scalar_tensor(4.0).repeat({2})) == Values{4, 4});
-  CHECK(gradient(x, [](const Tensor& t) { return t.repeat({2, 2}); }) == Values{1 + 3 + 5 + 7, 2 + 4 + 6 + 8});
-  CHECK(contains(error_of([&] { counting({2, 2}).repeat({2}); }), "repeat: [2] has 1 counts, but the tensor has 2 dimensions"));
+  CHECK(gradient(x, [](const Tensor& t) { return t.repeat({2, 2}); }) ==
+        Values{1 + 3 + 5 + 7, 2 + 4 + 6 + 8});
+  CHECK(contains(error_of([&] { counting({2, 2}).repeat({2}); }),
+                 "repeat: [2] has 1 counts, but the tensor has 2 dimensions"));
   CHECK(contains(error_of([&] { x.repeat({-1}); }), "counts must not be negative"));
 }
 

@@ -45,9 +45,14 @@ TEST_CASE("vectors, spans and arrays are copied") {
 
 TEST_CASE("ragged braces are an error that says where") {
   CHECK(error_text([] { tensor({{1, 2}, {3}}); }) ==
-        "tensor: the lists are ragged: [1] has shape [1] but [0] has shape [2].\nAll lists of one level must have the same length.");
-  CHECK(error_text([] { tensor({{{1}, {2}}, {{3}, {4, 5}}}); }).starts_with("tensor: the lists are ragged: [1][1] has shape [2] but [1][0] has shape [1]."));
-  CHECK(error_text([] { tensor({{1, 2}, 3}); }).starts_with("tensor: the lists are ragged: [1] has shape [] but [0] has shape [2]."));
+        "tensor: the lists are ragged: [1] has shape [1] but [0] has shape [2].\nAll lists of one "
+        "level must have the same length.");
+  CHECK(error_text([] { tensor({{{1}, {2}}, {{3}, {4, 5}}}); })
+            .starts_with(
+                "tensor: the lists are ragged: [1][1] has shape [2] but [1][0] has shape [1]."));
+  CHECK(error_text([] {
+          tensor({{1, 2}, 3});
+        }).starts_with("tensor: the lists are ragged: [1] has shape [] but [0] has shape [2]."));
 }
 
 TEST_CASE("large integers keep every digit") {
@@ -79,7 +84,8 @@ TEST_CASE("arange stops before its end, linspace at it") {
   CHECK(linspace(0, 0.3, 4, kFloat64).data_ptr<double>()[3] == 0.3);
   CHECK(linspace(2, 5, 1).item<double>() == 2);
   CHECK(error_text([] { arange(0, 5, -1); }) == "arange: steps of -1 lead from 0 away from 5.");
-  CHECK(error_text([] { arange(0, 5, 0); }) == "arange: from 0 to 5 in steps of 0 is no finite sequence.");
+  CHECK(error_text([] { arange(0, 5, 0); }) ==
+        "arange: from 0 to 5 in steps of 0 is no finite sequence.");
 }
 
 TEST_CASE("like factories copy shape and type") {
@@ -112,9 +118,13 @@ TEST_CASE("from_blob borrows memory and gives it back once") {
   CHECK(data[0] == 7);
   const Tensor columns = from_blob(data, {3, 2}, {1, 3}, kFloat64);
   CHECK(equal(columns, tensor({{7, 4}, {2, 5}, {3, 6}})));
-  CHECK(error_text([&] { from_blob(data, {2}, {1, 1}, kFloat64); }) == "from_blob: 1 sizes [2] but 2 strides [1, 1].");
-  CHECK(error_text([&] { from_blob(data, {2}, {-1}, kFloat64); }).starts_with("from_blob: strides must not be negative, got [-1]."));
-  CHECK(error_text([] { from_blob(nullptr, {2}); }) == "from_blob: the memory is null, but a tensor of shape [2] has elements.");
+  CHECK(error_text([&] { from_blob(data, {2}, {1, 1}, kFloat64); }) ==
+        "from_blob: 1 sizes [2] but 2 strides [1, 1].");
+  CHECK(error_text([&] {
+          from_blob(data, {2}, {-1}, kFloat64);
+        }).starts_with("from_blob: strides must not be negative, got [-1]."));
+  CHECK(error_text([] { from_blob(nullptr, {2}); }) ==
+        "from_blob: the memory is null, but a tensor of shape [2] has elements.");
 }
 
 TEST_CASE("empty_strided reserves what its strides reach") {
@@ -125,6 +135,7 @@ TEST_CASE("empty_strided reserves what its strides reach") {
 }
 
 TEST_CASE("sizes that cannot be are refused") {
-  CHECK(error_text([] { zeros({2, -1}); }).find("sizes must not be negative, got [2, -1]") != std::string::npos);
+  CHECK(error_text([] { zeros({2, -1}); }).find("sizes must not be negative, got [2, -1]") !=
+        std::string::npos);
   CHECK_FALSE(error_text([] { zeros({int64_t{1} << 40, int64_t{1} << 40}); }).empty());
 }

@@ -23,12 +23,14 @@ using Values = std::vector<double>;
 }  // namespace
 
 TEST_CASE("two tensors with dimensions promote as in PyTorch") {
-  constexpr DType b = kBool, u = kUInt8, i = kInt32, l = kInt64, h = kFloat16, g = kBFloat16, f = kFloat32, d = kFloat64;
+  constexpr DType b = kBool, u = kUInt8, i = kInt32, l = kInt64, h = kFloat16, g = kBFloat16,
+                  f = kFloat32, d = kFloat64;
   constexpr DType types[] = {b, u, i, l, h, g, f, d};
   // Row and column in the order of `types`.
   constexpr DType expected[8][8] = {
-      {b, u, i, l, h, g, f, d}, {u, u, i, l, h, g, f, d}, {i, i, i, l, h, g, f, d}, {l, l, l, l, h, g, f, d},
-      {h, h, h, h, h, f, f, d}, {g, g, g, g, f, g, f, d}, {f, f, f, f, f, f, f, d}, {d, d, d, d, d, d, d, d},
+      {b, u, i, l, h, g, f, d}, {u, u, i, l, h, g, f, d}, {i, i, i, l, h, g, f, d},
+      {l, l, l, l, h, g, f, d}, {h, h, h, h, h, f, f, d}, {g, g, g, g, f, g, f, d},
+      {f, f, f, f, f, f, f, d}, {d, d, d, d, d, d, d, d},
   };
   for (int x = 0; x < 8; ++x)
     for (int y = 0; y < 8; ++y) {
@@ -39,7 +41,8 @@ TEST_CASE("two tensors with dimensions promote as in PyTorch") {
 }
 
 TEST_CASE("0-dimensional tensors and numbers change the type only when their kind is higher") {
-  const Tensor f = ones({2}), l = ones({2}, kInt64), h = ones({2}, kFloat16), mask = ones({2}, kBool), byte = ones({2}, kUInt8);
+  const Tensor f = ones({2}), l = ones({2}, kInt64), h = ones({2}, kFloat16),
+               mask = ones({2}, kBool), byte = ones({2}, kUInt8);
   CHECK((f + ones({}, kFloat64)).dtype() == kFloat32);
   CHECK((l + ones({}, kFloat64)).dtype() == kFloat64);
   CHECK((byte + ones({}, kInt64)).dtype() == kUInt8);
@@ -90,8 +93,10 @@ TEST_CASE("bools add as or, and refuse subtraction and negation") {
   CHECK(values(yes + yes) == Values{1});
   CHECK(values(no + no) == Values{0});
   CHECK(error_text([&] { yes - no; }) ==
-        "sub: not defined for bool.\nUse logical_xor to find where masks differ, logical_not to invert one.");
-  CHECK(error_text([&] { -yes; }) == "neg: not defined for bool.\nTo invert a mask use logical_not.");
+        "sub: not defined for bool.\nUse logical_xor to find where masks differ, logical_not to "
+        "invert one.");
+  CHECK(error_text([&] { -yes; }) ==
+        "neg: not defined for bool.\nTo invert a mask use logical_not.");
 }
 
 TEST_CASE("integers refuse what has no integer answer") {
@@ -100,27 +105,33 @@ TEST_CASE("integers refuse what has no integer answer") {
         "floor_divide: the divisor is 0 at [1, 0], and integers have no infinity.\n"
         "Replace zeros first, or divide floating-point tensors.");
   CHECK(error_text([&] { a.remainder(0); }) ==
-        "remainder: the divisor is 0, and integers have no infinity.\nReplace zeros first, or divide floating-point tensors.");
+        "remainder: the divisor is 0, and integers have no infinity.\nReplace zeros first, or "
+        "divide floating-point tensors.");
   CHECK(error_text([&] { a.clone().fmod_(0); }).starts_with("fmod: the divisor is 0"));
   CHECK(error_text([&] { pow(a, -1); }) ==
-        "pow: the exponent is negative, and integers have no fractions.\nConvert the base first: x.to(kFloat32).");
+        "pow: the exponent is negative, and integers have no fractions.\nConvert the base first: "
+        "x.to(kFloat32).");
   CHECK(values(pow(a, 3)) == Values{1, 8, 27, 64});
   CHECK(values(pow(a.to(kFloat32), -1))[1] == 0.5);
-  CHECK(error_text([] { bitwise_and(tensor({1.0}), tensor({2})); }) == "bitwise_and: needs integers or bools, got f32 and i64.");
+  CHECK(error_text([] { bitwise_and(tensor({1.0}), tensor({2})); }) ==
+        "bitwise_and: needs integers or bools, got f32 and i64.");
 }
 
 TEST_CASE("shapes broadcast from the right, and the error names the dimension") {
   CHECK((ones({2, 1}) + ones({3})).shape() == Shape{2, 3});
   CHECK((ones({0}) + ones({1})).shape() == Shape{0});
   CHECK(error_text([] { ones({2, 3}) * ones({2, 4}); }) ==
-        "mul: shapes [2, 3] and [2, 4] do not broadcast: sizes 3 and 4 differ at dimension 1.\nSizes must be equal, or one of them 1.");
+        "mul: shapes [2, 3] and [2, 4] do not broadcast: sizes 3 and 4 differ at dimension "
+        "1.\nSizes must be equal, or one of them 1.");
 }
 
 TEST_CASE("in place, a tensor keeps its type and its shape") {
   const Tensor whole = tensor({1, 2}), row = ones({3});
-  CHECK(error_text([&] { whole.add_(0.5); }) == "add_: a result of type f32 cannot be written into a tensor of type i64.");
+  CHECK(error_text([&] { whole.add_(0.5); }) ==
+        "add_: a result of type f32 cannot be written into a tensor of type i64.");
   CHECK(error_text([&] { row.add_(ones({2, 3})); }) ==
-        "add_: the result has shape [2, 3] but the tensor to write has shape [3].\nThe other operands must broadcast to it, not beyond it.");
+        "add_: the result has shape [2, 3] but the tensor to write has shape [3].\nThe other "
+        "operands must broadcast to it, not beyond it.");
   CHECK(values(row.mul_(ones({1}) * 2)) == Values{2, 2, 2});
   CHECK(values(ones({2}, kFloat16).add_(ones({2}, kFloat64))) == Values{2, 2});
 }
@@ -128,7 +139,8 @@ TEST_CASE("in place, a tensor keeps its type and its shape") {
 TEST_CASE("in place, elements that share memory are refused") {
   const Tensor wide = ones({1}).expand({3});
   CHECK(error_text([&] { wide.add_(1); }) ==
-        "add: elements of the tensor to write share memory (it was expanded: shape [3], strides [0]).\nWrite to a clone() instead.");
+        "add: elements of the tensor to write share memory (it was expanded: shape [3], strides "
+        "[0]).\nWrite to a clone() instead.");
 }
 
 TEST_CASE("in place, an operand that overlaps the tensor is read as it was before") {
@@ -159,7 +171,8 @@ TEST_CASE("where and masked_fill choose by a bool mask") {
   CHECK(values(where(x > 0, 1, x)) == Values{-1, 1, -3});
   CHECK(values(x.where(x > 0, -x)) == Values{1, 2, 3});
   CHECK(values(masked_fill(x, x < 0, 7)) == Values{7, 2, 7});
-  CHECK(error_text([&] { where(x, x, 0); }) == "where: the mask must be bool, got f32.\nMake one with a comparison: mask != 0.");
+  CHECK(error_text([&] { where(x, x, 0); }) ==
+        "where: the mask must be bool, got f32.\nMake one with a comparison: mask != 0.");
 }
 
 TEST_CASE("clamp takes a minimum, a maximum or both") {
@@ -167,7 +180,8 @@ TEST_CASE("clamp takes a minimum, a maximum or both") {
   CHECK(values(clamp(x, -1, 1)) == Values{-1, 0.5, 1});
   CHECK(values(x.clamp_min(0)) == Values{0, 0.5, 3});
   CHECK(values(clamp(x, {}, 1)) == Values{-2, 0.5, 1});
-  CHECK(error_text([&] { clamp(x); }) == "clamp: neither bound is given.\nPass a minimum, a maximum or both.");
+  CHECK(error_text([&] { clamp(x); }) ==
+        "clamp: neither bound is given.\nPass a minimum, a maximum or both.");
 }
 
 TEST_CASE("lerp reaches both ends exactly") {
@@ -190,7 +204,8 @@ TEST_CASE("activations with parameters follow their formulas") {
   CHECK(values(softplus(x, 1, 1))[2] == 2);
   CHECK(allclose(gelu(x), 0.5 * x * (1 + erf(x / std::sqrt(2.0)))));
   CHECK(allclose(gelu(x, "tanh"), gelu(x), 1e-2));
-  CHECK(error_text([&] { gelu(x, "fast"); }) == "gelu: approximate is \"none\" or \"tanh\", got \"fast\".");
+  CHECK(error_text([&] { gelu(x, "fast"); }) ==
+        "gelu: approximate is \"none\" or \"tanh\", got \"fast\".");
 }
 
 TEST_CASE("item gives the one element, and equal and allclose one answer") {
@@ -198,7 +213,8 @@ TEST_CASE("item gives the one element, and equal and allclose one answer") {
   CHECK(tensor(7).item<int>() == 7);
   CHECK(tensor(true).item().is_bool());
   CHECK(error_text([] { ones({2, 3}).item(); }) ==
-        "item: the tensor has 6 elements (shape [2, 3]), not one.\nSelect one first, e.g. t[0].item().");
+        "item: the tensor has 6 elements (shape [2, 3]), not one.\nSelect one first, e.g. "
+        "t[0].item().");
   const Tensor nan = tensor({1.0, NAN}), inf = tensor({1.0, INFINITY});
   CHECK(equal(inf, inf));
   CHECK_FALSE(equal(nan, nan));

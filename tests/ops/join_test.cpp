@@ -29,13 +29,17 @@ TEST_CASE("cat and stack promote types") {
 
 TEST_CASE("what cannot be joined is named") {
   const Tensor a = counting({2, 2});
-  CHECK(contains(error_of([&] { cat({a, counting({3, 1})}, 1); }), "cat: shapes may differ only in dimension 1, but tensor 0 is [2, 2] and tensor 1 is [3, 1]."));
+  CHECK(contains(error_of([&] { cat({a, counting({3, 1})}, 1); }),
+                 "cat: shapes may differ only in dimension 1, but tensor 0 is [2, 2] and tensor 1 "
+                 "is [3, 1]."));
   CHECK(contains(error_of([&] { cat({a, counting({2})}); }), "tensor 1 is [2]"));
   CHECK(contains(error_of([&] { cat({scalar_tensor(1.0)}); }), "cat: tensor 0 is 0-dimensional"));
   CHECK(contains(error_of([&] { cat(TensorList()); }), "cat: the list of tensors is empty"));
   CHECK(contains(error_of([&] { cat({a, Tensor()}); }), "cat: tensor 1 of 2 is undefined."));
   CHECK(contains(error_of([&] { cat({a, a}, 2); }), "cat: dimension 2 is out of range"));
-  CHECK(contains(error_of([&] { stack({a, counting({2})}); }), "stack: all tensors must have one shape, but tensor 0 is [2, 2] and tensor 1 is [2]."));
+  CHECK(contains(
+      error_of([&] { stack({a, counting({2})}); }),
+      "stack: all tensors must have one shape, but tensor 0 is [2, 2] and tensor 1 is [2]."));
 }
 
 TEST_CASE("stack makes a new dimension") {
@@ -56,7 +60,8 @@ TEST_CASE("gradients of joined tensors are their parts, also when some of them w
 
 TEST_CASE("any number of tensors of any sizes can be joined") {
   std::vector<Tensor> parts;
-  for (int64_t i = 0; i < 200; ++i) parts.push_back((counting({i % 7}) + static_cast<double>(100 * i)).set_requires_grad(true));
+  for (int64_t i = 0; i < 200; ++i)
+    parts.push_back((counting({i % 7}) + static_cast<double>(100 * i)).set_requires_grad(true));
   const Tensor y = cat(parts);
   Values expected;
   for (const Tensor& p : parts)
@@ -75,5 +80,6 @@ TEST_CASE("broadcast_tensors gives all the same shape without copying") {
   CHECK(out[0].shape() == Shape{3, 2});
   CHECK(values(out[1]) == Values{0, 1, 0, 1, 0, 1});
   CHECK(out[1].is_alias_of(b));
-  CHECK(contains(error_of([&] { broadcast_tensors(std::vector{counting({3}), b}); }), "broadcast_tensors: shapes [3] and [2] do not broadcast"));
+  CHECK(contains(error_of([&] { broadcast_tensors(std::vector{counting({3}), b}); }),
+                 "broadcast_tensors: shapes [3] and [2] do not broadcast"));
 }

@@ -23,7 +23,8 @@ constexpr float inf_f = std::numeric_limits<float>::infinity();
 constexpr double inf_d = std::numeric_limits<double>::infinity();
 const double pi = 3.14159265358979323846;
 
-/// Doubles next to multiples of pi/2, small and huge; `screen` and MPFR see their 64 neighbours too.
+/// Doubles next to multiples of pi/2, small and huge; `screen` and MPFR see their 64 neighbours
+/// too.
 std::vector<double> near_multiples(double largest) {
   std::vector<double> points;
   for (int n = 1; n <= 40; ++n) points.push_back(n * (pi / 2));
@@ -31,8 +32,8 @@ std::vector<double> near_multiples(double largest) {
   return points;
 }
 
-/// The doubles closest of all to a multiple of pi/2, down to 2^-61 away: whole Q with Q 2^e / (pi/2) all but
-/// whole are the denominators of the continued fraction of 2^e / (pi/2).
+/// The doubles closest of all to a multiple of pi/2, down to 2^-61 away: whole Q with Q 2^e /
+/// (pi/2) all but whole are the denominators of the continued fraction of 2^e / (pi/2).
 std::vector<double> closest_doubles() {
   std::vector<double> points;
   mpfr_t half_pi, ratio;
@@ -82,21 +83,21 @@ void add_points(UlpReport& report, const std::vector<double>& points, Fn&& fn, J
   }
 }
 
-#define CHECK_F32(function, ...)                                                                       \
-  do {                                                                                                 \
-    const UlpReport r = sweep_f32([](float x) { return function(F::of(x)).v; }, mpfr_##function,        \
-                                  [](double x) { return std::function(x); }, __VA_ARGS__);             \
-    MESSAGE(#function " f32: " << r);                                                                  \
-    CHECK_MESSAGE(r.worst <= 1.5, r);                                                                  \
+#define CHECK_F32(function, ...)                                                                 \
+  do {                                                                                           \
+    const UlpReport r = sweep_f32([](float x) { return function(F::of(x)).v; }, mpfr_##function, \
+                                  [](double x) { return std::function(x); }, __VA_ARGS__);       \
+    MESSAGE(#function " f32: " << r);                                                            \
+    CHECK_MESSAGE(r.worst <= 1.5, r);                                                            \
   } while (false)
 
-#define CHECK_F64(function, samples, near, points)                                                     \
-  do {                                                                                                 \
-    const auto fn = [](double x) { return function(D::of(x)).v; };                                     \
-    UlpReport r = sweep_f64(fn, mpfr_##function, near, samples);                                       \
-    add_points(r, points, fn, mpfr_##function);                                                        \
-    MESSAGE(#function " f64: " << r);                                                                  \
-    CHECK_MESSAGE(r.worst <= 2.0, r);                                                                  \
+#define CHECK_F64(function, samples, near, points)                 \
+  do {                                                             \
+    const auto fn = [](double x) { return function(D::of(x)).v; }; \
+    UlpReport r = sweep_f64(fn, mpfr_##function, near, samples);   \
+    add_points(r, points, fn, mpfr_##function);                    \
+    MESSAGE(#function " f64: " << r);                              \
+    CHECK_MESSAGE(r.worst <= 2.0, r);                              \
   } while (false)
 
 TEST_CASE("sin of a float is within 1.5 ulp everywhere") { CHECK_F32(sin, near_multiples(3e38)); }
@@ -134,14 +135,16 @@ UlpReport sweep_atan2(Fn&& fn, int samples) {
   std::uniform_real_distribution<double> unit(-1, 1);
   const auto visit = [&](T y, T x) { meter.judge(y, x, fn(y, x), mpfr_atan2); };
   for (int i = 0; i < samples; ++i) {
-    visit(std::bit_cast<T>(static_cast<Bits>(random())), std::bit_cast<T>(static_cast<Bits>(random())));
+    visit(std::bit_cast<T>(static_cast<Bits>(random())),
+          std::bit_cast<T>(static_cast<Bits>(random())));
     visit(static_cast<T>(unit(random)), static_cast<T>(unit(random)));
     const T x = static_cast<T>(unit(random));
     visit(static_cast<T>(x * static_cast<T>(1 + 1e-3 * unit(random))), x);
     visit(static_cast<T>(std::ldexp(x, -static_cast<int>(random() % 40))), x);
   }
   using L = std::numeric_limits<T>;
-  const T special[] = {0, 1, L::infinity(), L::quiet_NaN(), L::max(), L::min(), L::denorm_min(), T(3) * L::denorm_min()};
+  const T special[] = {0,        1,        L::infinity(),   L::quiet_NaN(),
+                       L::max(), L::min(), L::denorm_min(), T(3) * L::denorm_min()};
   for (T y : special)
     for (T x : special)
       for (int signs = 0; signs < 4; ++signs) visit(signs & 1 ? -y : y, signs & 2 ? -x : x);
@@ -149,10 +152,12 @@ UlpReport sweep_atan2(Fn&& fn, int samples) {
 }
 
 TEST_CASE("atan2 is within 1.5 ulp in f32 and 2 in f64, in every quadrant and on the axes") {
-  const UlpReport f32 = sweep_atan2<float>([](float y, float x) { return atan2(F::of(y), F::of(x)).v; }, 100'000);
+  const UlpReport f32 =
+      sweep_atan2<float>([](float y, float x) { return atan2(F::of(y), F::of(x)).v; }, 100'000);
   MESSAGE("atan2 f32: " << f32);
   CHECK_MESSAGE(f32.worst <= 1.5, f32);
-  const UlpReport f64 = sweep_atan2<double>([](double y, double x) { return atan2(D::of(y), D::of(x)).v; }, 60'000);
+  const UlpReport f64 =
+      sweep_atan2<double>([](double y, double x) { return atan2(D::of(y), D::of(x)).v; }, 60'000);
   MESSAGE("atan2 f64: " << f64);
   CHECK_MESSAGE(f64.worst <= 2.0, f64);
 }
@@ -213,7 +218,8 @@ void check_unit_bound(Fn&& fn) {
   bool bounded = true;
   for (int i = 0; i < 200'000; ++i) {
     // Near the tops of the wave, where rounding could push past one.
-    const T x = static_cast<T>((random() % 1000) * (pi / 2) + std::ldexp(unit(random), -static_cast<int>(random() % 28)));
+    const T x = static_cast<T>((random() % 1000) * (pi / 2) +
+                               std::ldexp(unit(random), -static_cast<int>(random() % 28)));
     bounded &= std::abs(fn(S::of(x)).v) <= T(1);
   }
   CHECK(bounded);

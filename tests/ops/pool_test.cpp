@@ -23,7 +23,8 @@ TEST_CASE("ceil_mode adds windows that begin inside the image, and no others") {
   CHECK(max_pool2d(counting({1, 1, 2, 2}), {1}, {3}, {0}, {1}, true).shape() == Shape{1, 1, 1, 1});
 }
 
-TEST_CASE("the gradient of max_pool2d goes to the first of the largest, and overlapping windows add up") {
+TEST_CASE(
+    "the gradient of max_pool2d goes to the first of the largest, and overlapping windows add up") {
   auto pool = [](const Tensor& t) { return max_pool2d(t, {2}, {1}); };
   CHECK(gradient(zeros({1, 1, 2, 2}), pool) == Values{1, 0, 0, 0});
   const Tensor peak = tensor({0.0, 0.0, 0.0, 0.0, 9.0, 0.0, 0.0, 0.0, 0.0}).view({1, 1, 3, 3});
@@ -31,7 +32,8 @@ TEST_CASE("the gradient of max_pool2d goes to the first of the largest, and over
 }
 
 TEST_CASE("NaN is larger than any number in max_pool2d") {
-  CHECK(std::isnan(max_pool2d(tensor({1.0, NAN, 3.0, 2.0}).view({1, 1, 2, 2}), {2}).item<double>()));
+  CHECK(
+      std::isnan(max_pool2d(tensor({1.0, NAN, 3.0, 2.0}).view({1, 1, 2, 2}), {2}).item<double>()));
 }
 
 TEST_CASE("avg_pool2d divides by the window, with or without its padding") {
@@ -54,14 +56,20 @@ TEST_CASE("pooling works in every floating type, and on nothing") {
 }
 
 TEST_CASE("errors of pooling show the sizes and say what to do") {
-  CHECK(contains(error_of([] { max_pool2d(ones({1, 1, 2, 2}), {3}); }), "max_pool2d: a window of 3 does not fit an image of 2 with padding 0"));
-  CHECK(contains(error_of([] { avg_pool2d(ones({1, 1, 4, 4}), {2}, {}, {2}); }), "padding must be at most half of kernel_size"));
-  CHECK(contains(error_of([] { max_pool2d(ones({4, 4}), {2}); }), "x must be [batch, channels, height, width]"));
-  CHECK(contains(error_of([] { max_pool2d(ones({1, 4, 4}, kInt64), {2}); }), "not defined for i64"));
+  CHECK(contains(error_of([] { max_pool2d(ones({1, 1, 2, 2}), {3}); }),
+                 "max_pool2d: a window of 3 does not fit an image of 2 with padding 0"));
+  CHECK(contains(error_of([] { avg_pool2d(ones({1, 1, 4, 4}), {2}, {}, {2}); }),
+                 "padding must be at most half of kernel_size"));
+  CHECK(contains(error_of([] { max_pool2d(ones({4, 4}), {2}); }),
+                 "x must be [batch, channels, height, width]"));
+  CHECK(
+      contains(error_of([] { max_pool2d(ones({1, 4, 4}, kInt64), {2}); }), "not defined for i64"));
   CHECK(contains(error_of([] { max_pool2d(ones({1, 4, 4}), {0}); }), "must be at least 1"));
-  CHECK(contains(error_of([] { max_pool2d(ones({1, 4, 4}), {2, 2, 2}); }), "kernel_size takes one number or [vertical, horizontal]"));
+  CHECK(contains(error_of([] { max_pool2d(ones({1, 4, 4}), {2, 2, 2}); }),
+                 "kernel_size takes one number or [vertical, horizontal]"));
   // A window with gaps may fall beside the image altogether.
-  CHECK(contains(error_of([] { max_pool2d(ones({1, 1, 1}), {2}, {1}, {1}, {3}, true); }), "does not fit"));
+  CHECK(contains(error_of([] { max_pool2d(ones({1, 1, 1}), {2}, {1}, {1}, {3}, true); }),
+                 "does not fit"));
 }
 
 TEST_CASE("the number of threads changes no bit of pooling") {

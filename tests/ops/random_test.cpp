@@ -1,4 +1,4 @@
-#include "grapnel/ops/generator.h"
+#include "grapnel/ops/random.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
-#include "grapnel/ops/random.h"
+#include "grapnel/ops/generator.h"
 #include "tests/ops/error_text.h"
 #include "tests/ops/sweep.h"
 
@@ -24,7 +24,8 @@ Moments moments(const Tensor& t) {
   const auto n = static_cast<double>(x.numel());
   Moments m;
   for (int64_t i = 0; i < x.numel(); ++i) m.mean += x.data_ptr<double>()[i] / n;
-  for (int64_t i = 0; i < x.numel(); ++i) m.variance += std::pow(x.data_ptr<double>()[i] - m.mean, 2) / n;
+  for (int64_t i = 0; i < x.numel(); ++i)
+    m.variance += std::pow(x.data_ptr<double>()[i] - m.mean, 2) / n;
   return m;
 }
 
@@ -106,7 +107,8 @@ TEST_CASE("a generator's state can be kept and put back, also as a tensor") {
   Generator handle = g;
   rand({4}, handle);
   CHECK(g.state() == handle.state());
-  CHECK(error_text([&] { g.set_state(ones({2})); }) == "Generator::set_state: a state is i64[2], got f32[2].\nPass what get_state() returned.");
+  CHECK(error_text([&] { g.set_state(ones({2})); }) ==
+        "Generator::set_state: a state is i64[2], got f32[2].\nPass what get_state() returned.");
   const uint64_t fresh = g.seed();
   CHECK(g.state() == GeneratorState{fresh, 0});
 }
@@ -134,7 +136,8 @@ TEST_CASE("distributions have the mean and the variance they should") {
     const Moments e = moments(empty({200'000}, dtype).exponential_(4));
     CHECK(e.mean == doctest::Approx(0.25).epsilon(tolerance));
     CHECK(e.variance == doctest::Approx(1.0 / 16).epsilon(4 * tolerance));
-    CHECK(moments(empty({200'000}, dtype).bernoulli_(0.2)).mean == doctest::Approx(0.2).epsilon(0.02));
+    CHECK(moments(empty({200'000}, dtype).bernoulli_(0.2)).mean ==
+          doctest::Approx(0.2).epsilon(0.02));
   }
 }
 
@@ -154,7 +157,8 @@ TEST_CASE("normal numbers have the tails of the bell curve") {
 TEST_CASE("uniform numbers stay below the end of their interval in every type") {
   manual_seed(9);
   for (const DType dtype : {kFloat16, kBFloat16, kFloat32, kFloat64})
-    for (const auto& [low, high] : {std::pair(0.0, 1.0), std::pair(1000.0, 1001.0), std::pair(-3.0, -2.9)}) {
+    for (const auto& [low, high] :
+         {std::pair(0.0, 1.0), std::pair(1000.0, 1001.0), std::pair(-3.0, -2.9)}) {
       CAPTURE(dtype);
       const Tensor x = empty({50'000}, dtype).uniform_(low, high);
       const Tensor wide = converted_to(x, kFloat64);
@@ -203,11 +207,17 @@ TEST_CASE("a random fill is an in-place change: the version moves and leaves are
 TEST_CASE("arguments without meaning are refused") {
   const Tensor x = ones({2});
   CHECK(error_text([] { rand({2}, kInt64); }) ==
-        "uniform_: the numbers are fractions, which i64 cannot hold.\nUse a floating-point type, or random_ for whole numbers.");
-  CHECK(error_text([&] { x.uniform_(2, 1); }) == "uniform_: [2, 1) is no interval of finite length.");
-  CHECK(error_text([&] { x.normal_(0, -1); }) == "normal_: the standard deviation must not be negative, got -1.");
-  CHECK(error_text([&] { x.bernoulli_(1.5); }) == "bernoulli_: a probability lies between 0 and 1, got 1.5.");
-  CHECK(error_text([&] { x.exponential_(0); }) == "exponential_: the rate must be positive, got 0.");
+        "uniform_: the numbers are fractions, which i64 cannot hold.\nUse a floating-point type, "
+        "or random_ for whole numbers.");
+  CHECK(error_text([&] { x.uniform_(2, 1); }) ==
+        "uniform_: [2, 1) is no interval of finite length.");
+  CHECK(error_text([&] { x.normal_(0, -1); }) ==
+        "normal_: the standard deviation must not be negative, got -1.");
+  CHECK(error_text([&] { x.bernoulli_(1.5); }) ==
+        "bernoulli_: a probability lies between 0 and 1, got 1.5.");
+  CHECK(error_text([&] { x.exponential_(0); }) ==
+        "exponential_: the rate must be positive, got 0.");
   CHECK(error_text([&] { x.random_(3, 3); }) == "random_: no number lies in [3, 3).");
-  CHECK(error_text([] { randint(0, 300, {2}, kUInt8); }) == "random_: [0, 300) goes beyond what u8 holds, 0 to 255.");
+  CHECK(error_text([] { randint(0, 300, {2}, kUInt8); }) ==
+        "random_: [0, 300) goes beyond what u8 holds, 0 to 255.");
 }

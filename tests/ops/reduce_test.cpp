@@ -17,7 +17,9 @@ Tensor leaf(const Tensor& t) { return t.clone().set_requires_grad(true); }
 /// Whether first and second gradients of fn agree with finite differences at x.
 template <class Fn>
 bool differentiable(const Tensor& x, Fn fn) {
-  const autograd::CheckedFunction f = [fn](const variable_list& in) { return variable_list{fn(in[0])}; };
+  const autograd::CheckedFunction f = [fn](const variable_list& in) {
+    return variable_list{fn(in[0])};
+  };
   return autograd::gradcheck(f, {leaf(x)}) && autograd::gradgradcheck(f, {leaf(x)});
 }
 
@@ -58,7 +60,8 @@ TEST_CASE("reductions of a 0-dimensional tensor accept dimension 0 and -1") {
 }
 
 TEST_CASE("a dimension may be named once") {
-  CHECK(contains(error_of([] { ones({2, 2}).sum({0, -2}); }), "sum: dimension -2 appears twice in [0, -2]"));
+  CHECK(contains(error_of([] { ones({2, 2}).sum({0, -2}); }),
+                 "sum: dimension -2 appears twice in [0, -2]"));
 }
 
 TEST_CASE("the mean of integers is refused with advice") {
@@ -67,8 +70,10 @@ TEST_CASE("the mean of integers is refused with advice") {
 }
 
 TEST_CASE("an extreme of no values is an error that names the dimension") {
-  CHECK(contains(error_of([] { empty({0}).amax(); }), "amax: dimension 0 of shape [0] holds no values"));
-  CHECK(contains(error_of([] { empty({2, 0}).amin({1}); }), "amin: dimension 1 of shape [2, 0] holds no values"));
+  CHECK(contains(error_of([] { empty({0}).amax(); }),
+                 "amax: dimension 0 of shape [0] holds no values"));
+  CHECK(contains(error_of([] { empty({2, 0}).amin({1}); }),
+                 "amin: dimension 1 of shape [2, 0] holds no values"));
   CHECK(contains(error_of([] { empty({0}).max(); }), "holds no values"));
   CHECK(empty({0, 3}).amax({1}).shape() == Shape{0});
 }
@@ -76,7 +81,8 @@ TEST_CASE("an extreme of no values is an error that names the dimension") {
 TEST_CASE("extremes keep NaN and share the gradient evenly among equals") {
   CHECK(std::isnan(tensor({1.0, NAN, 3.0}).max().item<double>()));
   CHECK(std::isnan(tensor({NAN, 1.0, 3.0}).min().item<double>()));
-  CHECK(gradient(tensor({3.0, 1.0, 3.0}), [](const Tensor& x) { return x.max(); }) == Values{0.5, 0, 0.5});
+  CHECK(gradient(tensor({3.0, 1.0, 3.0}), [](const Tensor& x) { return x.max(); }) ==
+        Values{0.5, 0, 0.5});
   CHECK(values(max(tensor({1.0, 5.0}), tensor({2.0, 3.0}))) == Values{2, 5});
 }
 
@@ -89,7 +95,9 @@ TEST_CASE("any and all look at truth, also of nothing") {
   CHECK(tensor({{1, 0}, {1, 1}}).any(0, true).shape() == Shape{1, 2});
 }
 
-TEST_CASE("the gradient of a product is the product of the others, zeros or not, and twice differentiable") {
+TEST_CASE(
+    "the gradient of a product is the product of the others, zeros or not, and twice "
+    "differentiable") {
   auto product = [](const Tensor& x) { return x.prod(); };
   CHECK(gradient(tensor({2.0, 3.0, 4.0}), product) == Values{12, 8, 6});
   CHECK(gradient(tensor({2.0, 0.0, 4.0}), product) == Values{0, 8, 0});
@@ -101,7 +109,8 @@ TEST_CASE("the gradient of a product is the product of the others, zeros or not,
   CHECK(gradient(tensor({7.0}), product) == Values{1});
 }
 
-TEST_CASE("var and std divide by n - 1 unless told otherwise, and std is flat where nothing varies") {
+TEST_CASE(
+    "var and std divide by n - 1 unless told otherwise, and std is flat where nothing varies") {
   const Tensor x = tensor({1.0, 2.0, 4.0, 5.0}, kFloat64);
   CHECK(x.var().item<double>() == doctest::Approx(10.0 / 3));
   CHECK(x.var(false).item<double>() == 2.5);
@@ -128,14 +137,17 @@ TEST_CASE("the gradient of every norm is finite at zero") {
   for (const double p : {0.0, 0.5, 1.0, 1.5, 2.0, 3.0}) {
     CAPTURE(p);
     CHECK(gradient(tensor({0.0, 0.0}), [p](const Tensor& t) { return t.norm(p); }) == Values{0, 0});
-    for (const double g : gradient(tensor({0.0, 2.0}), [p](const Tensor& t) { return t.norm(p); })) CHECK(std::isfinite(g));
+    for (const double g : gradient(tensor({0.0, 2.0}), [p](const Tensor& t) { return t.norm(p); }))
+      CHECK(std::isfinite(g));
   }
   const Tensor x = tensor({1.5, -0.5, 2.0}, kFloat64);
-  for (const double p : {1.0, 1.5, 2.0, 3.0}) CHECK(differentiable(x, [p](const Tensor& t) { return t.norm(p); }));
+  for (const double p : {1.0, 1.5, 2.0, 3.0})
+    CHECK(differentiable(x, [p](const Tensor& t) { return t.norm(p); }));
 }
 
 TEST_CASE("logsumexp neither overflows nor stumbles over infinities") {
-  CHECK(tensor({1000.0, 1000.0}).logsumexp({0}).item<double>() == doctest::Approx(1000 + std::log(2.0)));
+  CHECK(tensor({1000.0, 1000.0}).logsumexp({0}).item<double>() ==
+        doctest::Approx(1000 + std::log(2.0)));
   CHECK(tensor({-kInf, -kInf}).logsumexp({0}).item<double>() == -kInf);
   CHECK(tensor({0.0, kInf}).logsumexp({0}).item<double>() == kInf);
   CHECK(counting({2, 3, 4}).logsumexp({0, 2}).shape() == Shape{3});
@@ -154,5 +166,6 @@ TEST_CASE("sum_to_size undoes broadcasting") {
   CHECK(values(x.sum_to_size({2})) == Values{30, 36});
   CHECK(x.sum_to_size({2, 1, 2}).shape() == Shape{2, 1, 2});
   CHECK(x.sum_to_size({2, 3, 2}).is_same(x));
-  CHECK(contains(error_of([&] { x.sum_to_size({4, 2}); }), "sum_to_size: shape [2, 3, 2] was not broadcast from [4, 2]"));
+  CHECK(contains(error_of([&] { x.sum_to_size({4, 2}); }),
+                 "sum_to_size: shape [2, 3, 2] was not broadcast from [4, 2]"));
 }

@@ -19,18 +19,27 @@ Tensor composed(const Tensor& x, int64_t dim, bool log_of_it) {
 
 }  // namespace
 
-TEST_CASE("softmax has the bits of its decomposition, whatever the type, length, dimension and instruction set") {
+TEST_CASE(
+    "softmax has the bits of its decomposition, whatever the type, length, dimension and "
+    "instruction set") {
   for (const base::Isa isa : available_isas()) {
     const IsaScope scope(isa);
     for (const DType dtype : {kFloat32, kFloat64, kBFloat16, kFloat16})
-      for (const auto& [sizes, dim] : {std::pair<Shape, int64_t>{{3, 10}, 1}, {{2, 1}, 1}, {{7, 4}, 0}, {{2, 65, 3}, 1}, {{2, 4096}, -1}, {{2, 10000}, -1},
-                                       {{5000, 2}, 0}, {{}, 0}}) {
+      for (const auto& [sizes, dim] : {std::pair<Shape, int64_t>{{3, 10}, 1},
+                                       {{2, 1}, 1},
+                                       {{7, 4}, 0},
+                                       {{2, 65, 3}, 1},
+                                       {{2, 4096}, -1},
+                                       {{2, 10000}, -1},
+                                       {{5000, 2}, 0},
+                                       {{}, 0}}) {
         CAPTURE(dtype);
         CAPTURE(sizes);
         const Tensor x = (sample_tensor(sizes) * 5).to(dtype);
         CHECK(same_bits(softmax(x, dim), composed(x, dim, false)));
         CHECK(same_bits(log_softmax(x, dim), composed(x, dim, true)));
-        if (sizes.size() == 2) CHECK(same_bits(softmax(column_major(x), dim), composed(x, dim, false)));
+        if (sizes.size() == 2)
+          CHECK(same_bits(softmax(column_major(x), dim), composed(x, dim, false)));
       }
   }
 }
@@ -38,7 +47,8 @@ TEST_CASE("softmax has the bits of its decomposition, whatever the type, length,
 TEST_CASE("softmax sums to 1 and survives large numbers") {
   const Tensor x = tensor({1000.0, 1001.0, 1002.0}, kFloat64);
   CHECK(softmax(x, 0).sum().item<double>() == doctest::Approx(1).epsilon(1e-15));
-  CHECK(values(log_softmax(x, 0))[2] == doctest::Approx(-std::log(1 + std::exp(-1.0) + std::exp(-2.0))).epsilon(1e-14));
+  CHECK(values(log_softmax(x, 0))[2] ==
+        doctest::Approx(-std::log(1 + std::exp(-1.0) + std::exp(-2.0))).epsilon(1e-14));
 }
 
 TEST_CASE("values that are -inf get no weight, and a row of them is NaN") {
@@ -51,7 +61,8 @@ TEST_CASE("softmax of nothing is nothing, of integers an error, and the dimensio
   CHECK(softmax(empty({0, 3}), 1).shape() == Shape{0, 3});
   CHECK(softmax(empty({3, 0}), 1).shape() == Shape{3, 0});
   CHECK(contains(error_of([] { softmax(ones({2}, kInt64), 0); }), "softmax: not defined for i64"));
-  CHECK(contains(error_of([] { log_softmax(ones({2}), 1); }), "log_softmax: dimension 1 is out of range"));
+  CHECK(contains(error_of([] { log_softmax(ones({2}), 1); }),
+                 "log_softmax: dimension 1 is out of range"));
 }
 
 TEST_CASE("the gradient of softmax is y * (g - sum(g * y))") {
@@ -63,7 +74,8 @@ TEST_CASE("the gradient of softmax is y * (g - sum(g * y))") {
 }
 
 TEST_CASE("the number of threads changes no bit of softmax") {
-  for (const auto& [sizes, dim] : {std::pair<Shape, int64_t>{{300, 1000}, 1}, {{1000, 300}, 0}, {{3, 100000}, 1}}) {
+  for (const auto& [sizes, dim] :
+       {std::pair<Shape, int64_t>{{300, 1000}, 1}, {{1000, 300}, 0}, {{3, 100000}, 1}}) {
     const Tensor x = sample_tensor(sizes).to(kFloat32);
     Tensor one;
     {

@@ -50,7 +50,8 @@ TEST_CASE("topk gives the head of the sorted values") {
   CHECK(values(std::get<0>(x.topk(1, 0, false))) == Values{1, 1, 0});
   CHECK(std::get<0>(x.topk(0)).shape() == Shape{2, 0});
   CHECK(std::get<1>(scalar_tensor(5.0).topk(1)).shape() == Shape{});
-  CHECK(contains(error_of([&] { x.topk(4); }), "topk: k is 4, but dimension -1 has 3 elements (shape [2, 3])."));
+  CHECK(contains(error_of([&] { x.topk(4); }),
+                 "topk: k is 4, but dimension -1 has 3 elements (shape [2, 3])."));
   const Tensor big = randn({40, 1000});
   CHECK(equal(std::get<1>(big.topk(17)), std::get<1>(big.sort(-1, true)).slice(1, 0, 17)));
 }
@@ -89,17 +90,23 @@ TEST_CASE("argmax and argmin count through the whole tensor unless given a dimen
   CHECK(x.argmax(1, true).shape() == Shape{2, 1});
   CHECK(x.t().argmax().item<int64_t>() == 2);
   CHECK(scalar_tensor(2.0).argmax().item<int64_t>() == 0);
-  CHECK(contains(error_of([&] { zeros({0}).argmax(); }), "argmax: a tensor without elements has no extreme"));
+  CHECK(contains(error_of([&] { zeros({0}).argmax(); }),
+                 "argmax: a tensor without elements has no extreme"));
   CHECK(contains(error_of([&] { zeros({0}).argmin(0); }), "argmin: dimension 0 has size 0"));
 }
 
 TEST_CASE("gradients of picked values go back to where they came from") {
   const Tensor x = tensor({{3.0, 1.0, 2.0}, {4.0, 6.0, 5.0}}, kFloat64);
-  CHECK(gradient(x, [](const Tensor& t) { return std::get<0>(t.sort()); }) == Values{3, 1, 2, 4, 6, 5});
-  CHECK(gradient(x, [](const Tensor& t) { return std::get<0>(t.topk(1)); }) == Values{1, 0, 0, 0, 2, 0});
-  CHECK(gradient(x, [](const Tensor& t) { return std::get<0>(t.max(1)); }) == Values{1, 0, 0, 0, 2, 0});
-  CHECK(gradient(x, [](const Tensor& t) { return std::get<0>(t.min(0, true)); }) == Values{1, 2, 3, 0, 0, 0});
-  CHECK(gradient(scalar_tensor(2.0, kFloat64), [](const Tensor& t) { return std::get<0>(t.max(0)); }) == Values{1});
+  CHECK(gradient(x, [](const Tensor& t) { return std::get<0>(t.sort()); }) ==
+        Values{3, 1, 2, 4, 6, 5});
+  CHECK(gradient(x, [](const Tensor& t) { return std::get<0>(t.topk(1)); }) ==
+        Values{1, 0, 0, 0, 2, 0});
+  CHECK(gradient(x, [](const Tensor& t) { return std::get<0>(t.max(1)); }) ==
+        Values{1, 0, 0, 0, 2, 0});
+  CHECK(gradient(x, [](const Tensor& t) { return std::get<0>(t.min(0, true)); }) ==
+        Values{1, 2, 3, 0, 0, 0});
+  CHECK(gradient(scalar_tensor(2.0, kFloat64),
+                 [](const Tensor& t) { return std::get<0>(t.max(0)); }) == Values{1});
   const Tensor leaf = x.clone().set_requires_grad(true);
   CHECK(!std::get<1>(leaf.sort()).requires_grad());
   CHECK(!leaf.argmax().requires_grad());
@@ -128,14 +135,21 @@ TEST_CASE("running sums of narrow types are rounded once per element") {
 TEST_CASE("the gradient of cumprod needs no division, so zeros are no trouble") {
   const Tensor x = tensor({2.0, 0.0, 3.0, 0.0}, kFloat64);
   // y = x0, x0 x1, x0 x1 x2, x0 x1 x2 x3 with weights 1 to 4.
-  CHECK(gradient(x, [](const Tensor& t) { return t.cumprod(0); }) == Values{1, 2 * 2 + 3 * 2 * 3, 0, 0});
+  CHECK(gradient(x, [](const Tensor& t) { return t.cumprod(0); }) ==
+        Values{1, 2 * 2 + 3 * 2 * 3, 0, 0});
   CHECK(gradient(counting({3}), [](const Tensor& t) { return t.cumsum(0); }) == Values{6, 5, 3});
 }
 
 TEST_CASE("large sorts and running sums do not depend on the number of threads or the layout") {
   const Tensor x = randn({200, 300});
   auto all = [](const Tensor& t) {
-    return std::vector{std::get<0>(t.sort(0)), std::get<1>(t.sort(1)), t.cumsum(0), t.cumsum(1), t.argmax(0), std::get<0>(t.min(1)), t.cumprod(0)};
+    return std::vector{std::get<0>(t.sort(0)),
+                       std::get<1>(t.sort(1)),
+                       t.cumsum(0),
+                       t.cumsum(1),
+                       t.argmax(0),
+                       std::get<0>(t.min(1)),
+                       t.cumprod(0)};
   };
   const int threads = get_num_threads();
   set_num_threads(1);

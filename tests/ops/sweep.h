@@ -16,7 +16,8 @@
 
 namespace grapnel {
 
-inline constexpr DType kAllDTypes[] = {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};
+inline constexpr DType kAllDTypes[] = {kBool,    kUInt8,    kInt32,   kInt64,
+                                       kFloat16, kBFloat16, kFloat32, kFloat64};
 
 /// Runs an op on a list of tensors.
 inline Outputs run_op(const Op& op, const std::vector<Tensor>& inputs, const void* attrs) {
@@ -24,7 +25,9 @@ inline Outputs run_op(const Op& op, const std::vector<Tensor>& inputs, const voi
   for (const Tensor& t : inputs) list.push_back(&t);
   return apply_all(op, list, attrs);
 }
-inline Outputs run_op(const Op& op, const Sample& sample) { return run_op(op, sample.inputs, sample.attrs.get()); }
+inline Outputs run_op(const Op& op, const Sample& sample) {
+  return run_op(op, sample.inputs, sample.attrs.get());
+}
 
 /// Calls fn(op, sample) for every sample of every op, with the op's name in failure reports.
 template <class Fn>
@@ -58,7 +61,9 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
     for (int64_t i = 0; i < x.numel(); ++i) {
       if (std::memcmp(p + i, q + i, sizeof(T)) == 0) continue;
       if constexpr (!std::is_integral_v<T>)
-        if (std::isnan(static_cast<double>(static_cast<float>(p[i]))) && std::isnan(static_cast<double>(static_cast<float>(q[i])))) continue;
+        if (std::isnan(static_cast<double>(static_cast<float>(p[i]))) &&
+            std::isnan(static_cast<double>(static_cast<float>(q[i]))))
+          continue;
       return false;
     }
     return true;
@@ -71,7 +76,8 @@ inline bool same_bits(const Outputs& a, const Outputs& b) {
   return true;
 }
 
-/// Matrix products and convolutions promise equal bits in all modes on one device, but not across layouts and instruction sets.
+/// Matrix products and convolutions promise equal bits in all modes on one device, but not across
+/// layouts and instruction sets.
 inline bool is_product(const Op& op) {
   auto among = [&]<class... D>(OpList<D...>) { return ((&op == &op_of<D>) || ...); };
   return among(MatmulOps{}) || among(AttentionOps{}) || among(ConvOps{});
@@ -79,7 +85,8 @@ inline bool is_product(const Op& op) {
 /// Equal up to rounding.
 inline bool close(const Outputs& a, const Outputs& b) {
   bool all = a.size() == b.size();
-  for (size_t i = 0; all && i < a.size(); ++i) all = a[i].shape() == b[i].shape() && a[i].allclose(b[i], 1e-12, 1e-12);
+  for (size_t i = 0; all && i < a.size(); ++i)
+    all = a[i].shape() == b[i].shape() && a[i].allclose(b[i], 1e-12, 1e-12);
   return all;
 }
 
@@ -87,7 +94,8 @@ inline bool close(const Outputs& a, const Outputs& b) {
 template <class Fn>
 std::vector<Tensor> remade(const std::vector<Tensor>& inputs, Fn&& make) {
   std::vector<Tensor> out;
-  for (const Tensor& t : inputs) out.push_back(t.defined() && !t.impl().wrapped_number ? make(t) : t);
+  for (const Tensor& t : inputs)
+    out.push_back(t.defined() && !t.impl().wrapped_number ? make(t) : t);
   return out;
 }
 inline Tensor converted_to(const Tensor& t, DType dtype) {
@@ -121,7 +129,8 @@ inline Tensor repeated(const Tensor& t, int64_t count) {
   const Tensor out = empty({count}, t.dtype());
   const auto size = static_cast<int64_t>(t.element_size());
   for (int64_t i = 0; i < count; ++i)
-    std::memcpy(static_cast<char*>(out.data_ptr()) + i * size, static_cast<char*>(t.data_ptr()) + i % t.numel() * size, static_cast<size_t>(size));
+    std::memcpy(static_cast<char*>(out.data_ptr()) + i * size,
+                static_cast<char*>(t.data_ptr()) + i % t.numel() * size, static_cast<size_t>(size));
   return out;
 }
 

@@ -123,7 +123,9 @@ TEST_CASE("every op: each type gives a result or a clear error") {
   for_each_sample([](const Op& op, const Sample& sample) {
     for (const DType dtype : kAllDTypes) {
       CAPTURE(dtype);
-      const auto inputs = remade(sample.inputs, [&](const Tensor& t) { return t.dtype() == kFloat64 ? converted_to(t, dtype) : t; });
+      const auto inputs = remade(sample.inputs, [&](const Tensor& t) {
+        return t.dtype() == kFloat64 ? converted_to(t, dtype) : t;
+      });
       try {
         for (const Tensor& out : run_op(op, inputs, sample.attrs.get())) CHECK(out.defined());
       } catch (const Error& e) {
@@ -133,13 +135,17 @@ TEST_CASE("every op: each type gives a result or a clear error") {
   });
 }
 
-TEST_CASE("every pointwise op: empty tensors give empty results, 0-dimensional ones 0-dimensional results") {
+TEST_CASE(
+    "every pointwise op: empty tensors give empty results, 0-dimensional ones 0-dimensional "
+    "results") {
   for_each_sample([](const Op& op, const Sample& sample) {
     if (op.family != Family::pointwise) return;
     auto none = [](const Tensor& t) { return empty({2, 0, 3}, t.dtype()); };
     CHECK(run_op(op, remade(sample.inputs, none), nullptr)[0].shape() == Shape{2, 0, 3});
     auto first = [](const Tensor& t) { return make_alias(t, {{}, {}, t.storage_offset()}); };
-    auto first_of_one = [](const Tensor& t) { return make_alias(t, {{1}, {1}, t.storage_offset()}); };
+    auto first_of_one = [](const Tensor& t) {
+      return make_alias(t, {{1}, {1}, t.storage_offset()});
+    };
     const Tensor zero_dim = run_op(op, remade(sample.inputs, first), nullptr)[0];
     const Tensor one_dim = run_op(op, remade(sample.inputs, first_of_one), nullptr)[0];
     CHECK(zero_dim.shape() == Shape{});
@@ -149,9 +155,11 @@ TEST_CASE("every pointwise op: empty tensors give empty results, 0-dimensional o
 
 namespace {
 
-/// Inputs large enough to be shared among threads; empty when an op's sample cannot simply be made longer.
+/// Inputs large enough to be shared among threads; empty when an op's sample cannot simply be made
+/// longer.
 std::vector<Tensor> large_inputs(const Op& op, const Sample& sample) {
-  if (op.family == Family::pointwise) return remade(sample.inputs, [](const Tensor& t) { return repeated(t, 150'001); });
+  if (op.family == Family::pointwise)
+    return remade(sample.inputs, [](const Tensor& t) { return repeated(t, 150'001); });
   return {};
 }
 
@@ -161,8 +169,11 @@ void for_each_large(Fn&& fn) {
   for_each_sample([&](const Op& op, const Sample& sample) {
     for (const DType dtype : {kFloat32, kFloat64, kInt64, kBFloat16}) {
       CAPTURE(dtype);
-      auto convert = [&](const Tensor& t) { return t.dtype() == kBool ? t : converted_to(t, dtype); };
-      if (const auto inputs = large_inputs(op, sample); !inputs.empty()) fn(op, remade(inputs, convert), sample.attrs.get());
+      auto convert = [&](const Tensor& t) {
+        return t.dtype() == kBool ? t : converted_to(t, dtype);
+      };
+      if (const auto inputs = large_inputs(op, sample); !inputs.empty())
+        fn(op, remade(inputs, convert), sample.attrs.get());
     }
   });
   for (const Op* op : all_ops()) {
@@ -219,7 +230,8 @@ TEST_CASE("every op: the number of threads and the instruction set change no bit
       for (const int threads : {1, 2}) {
         const ThreadsScope count(threads);
         const Outputs other = run_op(op, sample);
-        CHECK((is_product(op) && isa != best ? close(expected, other) : same_bits(expected, other)));
+        CHECK(
+            (is_product(op) && isa != best ? close(expected, other) : same_bits(expected, other)));
       }
     }
   });
@@ -230,7 +242,9 @@ TEST_CASE("every pointwise op: written in place it gives the bits it gives elsew
     if (op.family != Family::pointwise) return;
     const Tensor expected = run_op(op, sample)[0];
     const Tensor& first = sample.inputs[0];
-    if (expected.shape() != first.shape() || !can_cast(expected.dtype(), first.dtype()) || first.impl().wrapped_number) return;
+    if (expected.shape() != first.shape() || !can_cast(expected.dtype(), first.dtype()) ||
+        first.impl().wrapped_number)
+      return;
     std::vector<Tensor> inputs = sample.inputs;
     inputs[0] = converted_to(first, first.dtype());
     std::vector<const Tensor*> list;

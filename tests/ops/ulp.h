@@ -1,13 +1,14 @@
 /// How far a function is from the true value, in units in the last place, with MPFR as the judge.
 ///
-///     const UlpReport r = sweep_f32([](float x) { return ...; }, mpfr_exp, [](double x) { return std::exp(x); });
-///     CHECK_MESSAGE(r.worst <= 1.5, r);
+///     const UlpReport r = sweep_f32([](float x) { return ...; }, mpfr_exp, [](double x) { return
+///     std::exp(x); }); CHECK_MESSAGE(r.worst <= 1.5, r);
 ///
-/// A float sweep is screened by a double precision function (the C library's or our own, if it has been swept), some
-/// 2^28 times finer than a float; every new worst is measured with MPFR, and so is each 64th argument, so the number
-/// reported is MPFR's. GRAPNEL_EXHAUSTIVE=1 in the environment turns float sweeps into all 2^32 arguments.
-/// A wrong sign of zero, a NaN that should not be one or is missing, and an infinity in place of a number
-/// that is not next to overflow count as infinitely wrong.
+/// A float sweep is screened by a double precision function (the C library's or our own, if it has
+/// been swept), some 2^28 times finer than a float; every new worst is measured with MPFR, and so
+/// is each 64th argument, so the number reported is MPFR's. GRAPNEL_EXHAUSTIVE=1 in the environment
+/// turns float sweeps into all 2^32 arguments. A wrong sign of zero, a NaN that should not be one
+/// or is missing, and an infinity in place of a number that is not next to overflow count as
+/// infinitely wrong.
 #pragma once
 
 #include <mpfr.h>
@@ -25,17 +26,17 @@
 namespace grapnel::test {
 
 struct UlpReport {
-  double worst = 0;      ///< error of the worst argument, in ulp of the true value
-  double argument = 0;   ///< where it is
-  double second = 0;     ///< the second argument, for functions of two
+  double worst = 0;     ///< error of the worst argument, in ulp of the true value
+  double argument = 0;  ///< where it is
+  double second = 0;    ///< the second argument, for functions of two
   double got = 0;
   double want = 0;
   std::uint64_t count = 0;
 
   friend std::ostream& operator<<(std::ostream& out, const UlpReport& r) {
     const auto precision = out.precision(17);
-    out << r.worst << " ulp at " << r.argument << " (second argument " << r.second << "): got " << r.got << ", want "
-        << r.want << "; " << r.count << " arguments";
+    out << r.worst << " ulp at " << r.argument << " (second argument " << r.second << "): got "
+        << r.got << ", want " << r.want << "; " << r.count << " arguments";
     out.precision(precision);
     return out;
   }
@@ -57,7 +58,8 @@ int ulp_exponent(double x) {
   return (x == 0 ? L::min_exponent : std::max(std::ilogb(x) + 1, L::min_exponent)) - L::digits;
 }
 
-/// Distance of `got` from the true value `want`, in ulp of T. `want` is the true value rounded to T.
+/// Distance of `got` from the true value `want`, in ulp of T. `want` is the true value rounded to
+/// T.
 template <class T>
 double ulp_distance(T got, mpfr_srcptr truth, T want) {
   constexpr double wrong = std::numeric_limits<double>::infinity();
@@ -68,11 +70,13 @@ double ulp_distance(T got, mpfr_srcptr truth, T want) {
   if (got == 0 && std::signbit(got) != (mpfr_sgn(truth) < 0)) return wrong;
   static thread_local Mp gap(128);
   // An infinity stands for the first number that is too large.
-  if (std::isinf(got)) mpfr_set_si_2exp(gap.v, got > 0 ? 1 : -1, std::numeric_limits<T>::max_exponent, MPFR_RNDN);
+  if (std::isinf(got))
+    mpfr_set_si_2exp(gap.v, got > 0 ? 1 : -1, std::numeric_limits<T>::max_exponent, MPFR_RNDN);
   else mpfr_set_d(gap.v, static_cast<double>(got), MPFR_RNDN);
   mpfr_sub(gap.v, gap.v, truth, MPFR_RNDN);
   // Scaled before the conversion: a fraction of a subnormal's ulp is not a double.
-  const double top = std::isinf(want) ? static_cast<double>(std::numeric_limits<T>::max()) : mpfr_get_d(truth, MPFR_RNDZ);
+  const double top = std::isinf(want) ? static_cast<double>(std::numeric_limits<T>::max())
+                                      : mpfr_get_d(truth, MPFR_RNDZ);
   mpfr_div_2si(gap.v, gap.v, ulp_exponent<T>(top), MPFR_RNDN);
   return std::abs(mpfr_get_d(gap.v, MPFR_RNDN));
 }
@@ -124,12 +128,13 @@ inline bool exhaustive() {
   return flag != nullptr && *flag == '1';
 }
 
-/// Arguments that hurt: zeros, ends of the range, powers of two and their neighbours, and `near` with its
-/// 64 neighbours on either side, all with both signs.
+/// Arguments that hurt: zeros, ends of the range, powers of two and their neighbours, and `near`
+/// with its 64 neighbours on either side, all with both signs.
 template <class T>
 std::vector<T> hard_points(const std::vector<double>& near = {}) {
   using L = std::numeric_limits<T>;
-  std::vector<T> points = {T(0), L::infinity(), L::quiet_NaN(), L::max(), L::min(), L::denorm_min()};
+  std::vector<T> points = {T(0),     L::infinity(), L::quiet_NaN(),
+                           L::max(), L::min(),      L::denorm_min()};
   const auto around = [&](T x, int steps) {
     points.push_back(x);
     for (T up = x, down = x; steps > 0; --steps) {
@@ -148,8 +153,8 @@ std::vector<T> hard_points(const std::vector<double>& near = {}) {
   return points;
 }
 
-/// Distance in float ulps between `got` and a truth that is known in double precision, or infinity where only the
-/// judge can tell. Without branches or calls, so that blocks of it vectorise.
+/// Distance in float ulps between `got` and a truth that is known in double precision, or infinity
+/// where only the judge can tell. Without branches or calls, so that blocks of it vectorise.
 inline float screened_error(float got, double truth) {
   const std::uint64_t bits = std::bit_cast<std::uint64_t>(truth) & 0x7fff'ffff'ffff'ffff;
   const std::uint64_t exponent = std::max<std::uint64_t>(bits >> 52, 1023 - 126);
@@ -165,8 +170,8 @@ template <class Fn, class Out>
   for (int i = 0; i < count; ++i) y[i] = fn(static_cast<Out>(x[i]));
 }
 
-/// Worst error of `fn` over all exponents, 2^21 random bit patterns and the neighbourhoods of `near`.
-/// `judge` is MPFR's function, `screen` the same function in double precision.
+/// Worst error of `fn` over all exponents, 2^21 random bit patterns and the neighbourhoods of
+/// `near`. `judge` is MPFR's function, `screen` the same function in double precision.
 template <class Fn, class Judge, class Screen>
 UlpReport sweep_f32(Fn&& fn, Judge&& judge, Screen&& screen, const std::vector<double>& near = {}) {
   constexpr int size = 1024;
@@ -183,9 +188,11 @@ UlpReport sweep_f32(Fn&& fn, Judge&& judge, Screen&& screen, const std::vector<d
     for (int i = 0; i < used; ++i) {
       const bool regular = (++count & regularly) == 0;
       if (error[i] <= screened_worst && !regular) continue;
-      // Zeros, infinities and NaNs that both agree on are legion; the others, and some of these, go to the judge.
+      // Zeros, infinities and NaNs that both agree on are legion; the others, and some of these, go
+      // to the judge.
       const bool agree = std::isnan(got[i]) ? std::isnan(truth[i])
-                                            : static_cast<double>(got[i]) == truth[i] && std::signbit(got[i]) == std::signbit(truth[i]);
+                                            : static_cast<double>(got[i]) == truth[i] &&
+                                                  std::signbit(got[i]) == std::signbit(truth[i]);
       if (agree && !regular) continue;
       meter.judge(x[i], got[i], judge);
       if (error[i] < 1e30f) screened_worst = std::max(screened_worst, error[i]);
@@ -198,15 +205,18 @@ UlpReport sweep_f32(Fn&& fn, Judge&& judge, Screen&& screen, const std::vector<d
   };
   if (exhaustive()) {
     std::uint32_t pattern = 0;
-    do visit(std::bit_cast<float>(pattern)); while (++pattern != 0);
+    do visit(std::bit_cast<float>(pattern));
+    while (++pattern != 0);
   } else {
     for (float value : hard_points<float>(near)) visit(value);
     std::mt19937 random(20240229);
-    for (int i = 0; i < 1 << 20; ++i) visit(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
+    for (int i = 0; i < 1 << 20; ++i)
+      visit(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
     // Random bits seldom hit the few binades in which most functions do their work.
     for (int i = 0; i < 1 << 20; ++i) {
       const auto bits = static_cast<std::uint32_t>(random());
-      visit(std::bit_cast<float>((bits & 0x807f'ffff) | (127 - 26 + (bits >> 23 & 0xff) % 35) << 23));
+      visit(
+          std::bit_cast<float>((bits & 0x807f'ffff) | (127 - 26 + (bits >> 23 & 0xff) % 35) << 23));
     }
   }
   flush(filled);
@@ -214,10 +224,11 @@ UlpReport sweep_f32(Fn&& fn, Judge&& judge, Screen&& screen, const std::vector<d
   return meter.report;
 }
 
-/// Worst error of `fn` over all exponents, `samples` random bit patterns, twice as many in the binades around 1,
-/// and the neighbourhoods of `near`; every argument is judged by MPFR.
+/// Worst error of `fn` over all exponents, `samples` random bit patterns, twice as many in the
+/// binades around 1, and the neighbourhoods of `near`; every argument is judged by MPFR.
 template <class Fn, class Judge>
-UlpReport sweep_f64(Fn&& fn, Judge&& judge, const std::vector<double>& near = {}, int samples = 70'000) {
+UlpReport sweep_f64(Fn&& fn, Judge&& judge, const std::vector<double>& near = {},
+                    int samples = 70'000) {
   UlpMeter<double> meter;
   const auto visit = [&](double x) { meter.judge(x, fn(x), judge); };
   for (double x : hard_points<double>(near)) visit(x);

@@ -38,7 +38,9 @@ std::string error_of(Fn&& fn) {
   }
   return "no error";
 }
-inline bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+inline bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
 
 /// The gradient of sum(fn(x) * weights) for x, with weights 1, 2, 3, ...
 template <class Fn>

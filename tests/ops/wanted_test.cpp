@@ -9,11 +9,14 @@ TEST_CASE("every op: any choice of inputs that want a gradient gets the one it g
     if (!op.differentiable) return;
     std::vector<size_t> floating;
     for (size_t i = 0; i < sample.inputs.size(); ++i)
-      if (sample.inputs[i].defined() && is_floating(sample.inputs[i].dtype()) && !sample.inputs[i].impl().wrapped_number) floating.push_back(i);
+      if (sample.inputs[i].defined() && is_floating(sample.inputs[i].dtype()) &&
+          !sample.inputs[i].impl().wrapped_number)
+        floating.push_back(i);
 
     auto grads_of = [&](unsigned choice) {
       std::vector<Tensor> inputs = sample.inputs;
-      for (size_t k = 0; k < floating.size(); ++k) inputs[floating[k]] = inputs[floating[k]].detach().clone().requires_grad_(choice >> k & 1);
+      for (size_t k = 0; k < floating.size(); ++k)
+        inputs[floating[k]] = inputs[floating[k]].detach().clone().requires_grad_(choice >> k & 1);
       variable_list roots, seeds;
       for (const Tensor& out : run_op(op, inputs, sample.attrs.get())) {
         if (!out.requires_grad()) continue;
@@ -30,7 +33,8 @@ TEST_CASE("every op: any choice of inputs that want a gradient gets the one it g
     for (unsigned choice = 1; choice < all; ++choice) {
       CAPTURE(choice);
       const std::vector<Tensor> grads = grads_of(choice);
-      for (size_t k = 0; k < floating.size(); ++k) CHECK(same_bits(grads[k], choice >> k & 1 ? expected[k] : Tensor()));
+      for (size_t k = 0; k < floating.size(); ++k)
+        CHECK(same_bits(grads[k], choice >> k & 1 ? expected[k] : Tensor()));
     }
   });
 }

@@ -38,12 +38,15 @@ TEST_CASE("sgd follows the formulas of its options") {
   };
   CHECK(run(0.1) == doctest::Approx(1 - 0.05 - 0.025));
   CHECK(run(optim::SGDOptions(0.1).maximize(true)) == doctest::Approx(1 + 0.05 + 0.025));
-  CHECK(run(optim::SGDOptions(0.1).momentum(0.9)) == doctest::Approx(1 - 0.05 - 0.1 * (0.45 + 0.25)));
+  CHECK(run(optim::SGDOptions(0.1).momentum(0.9)) ==
+        doctest::Approx(1 - 0.05 - 0.1 * (0.45 + 0.25)));
   CHECK(run(optim::SGDOptions(0.1).momentum(0.9).dampening(0.5)) ==
         doctest::Approx(1 - 0.05 - 0.1 * (0.45 + 0.125)));
   // buffers 0.5 and 0.7; steps 0.5 + 0.45 and 0.25 + 0.63
-  CHECK(run(optim::SGDOptions(0.1).momentum(0.9).nesterov(true)) == doctest::Approx(1 - 0.095 - 0.088));
-  CHECK(run(optim::SGDOptions(0.1).weight_decay(0.2)) == doctest::Approx(0.93 - 0.1 * (0.25 + 0.2 * 0.93)));
+  CHECK(run(optim::SGDOptions(0.1).momentum(0.9).nesterov(true)) ==
+        doctest::Approx(1 - 0.095 - 0.088));
+  CHECK(run(optim::SGDOptions(0.1).weight_decay(0.2)) ==
+        doctest::Approx(0.93 - 0.1 * (0.25 + 0.2 * 0.93)));
 }
 
 TEST_CASE("adam and adamw follow their formulas") {
@@ -55,11 +58,11 @@ TEST_CASE("adam and adamw follow their formulas") {
       Tensor p = leaf(1);
       std::unique_ptr<Optimizer> opt;
       if (decoupled)
-        opt = std::make_unique<optim::AdamW>(std::vector{p},
-                                             optim::AdamWOptions(lr).weight_decay(wd).amsgrad(amsgrad));
+        opt = std::make_unique<optim::AdamW>(
+            std::vector{p}, optim::AdamWOptions(lr).weight_decay(wd).amsgrad(amsgrad));
       else
-        opt = std::make_unique<optim::Adam>(std::vector{p},
-                                            optim::AdamOptions(lr).weight_decay(wd).amsgrad(amsgrad));
+        opt = std::make_unique<optim::Adam>(
+            std::vector{p}, optim::AdamOptions(lr).weight_decay(wd).amsgrad(amsgrad));
       double x = 1, m = 0, v = 0, vmax = 0;
       int t = 0;
       for (double given : {0.5, -0.1, 0.02}) {
@@ -135,8 +138,9 @@ TEST_CASE("optimisers refuse parameters and options that cannot work") {
   CHECK_THROWS_AS(optim::AdamW({a}, optim::AdamWOptions(1).betas({1.0, 0.9})), Error);
   optim::SGD opt({a}, 0.1);
   CHECK_THROWS_AS(opt.step_param(leaf(1)), Error);
-  CHECK_THROWS_AS(opt.add_param_group(OptimizerParamGroup({leaf(1)}, std::make_unique<optim::AdamOptions>())),
-                  Error);
+  CHECK_THROWS_AS(
+      opt.add_param_group(OptimizerParamGroup({leaf(1)}, std::make_unique<optim::AdamOptions>())),
+      Error);
 }
 
 TEST_CASE("step with a closure computes the loss with recording on and returns it") {
@@ -154,7 +158,8 @@ TEST_CASE("step with a closure computes the loss with recording on and returns i
 }
 
 TEST_CASE(
-    "eager.A12: an optimiser stepped inside backward frees each gradient and ends where stepping after it "
+    "eager.A12: an optimiser stepped inside backward frees each gradient and ends where stepping "
+    "after it "
     "ends") {
   Tensor p = leaf(1);
   optim::SGD opt({p}, 0.1);
@@ -173,7 +178,8 @@ TEST_CASE(
   CHECK(number(p.grad()) == 3);
 }
 
-TEST_CASE("eager.A12: stepping per parameter inside backward gives the bits of one step at the end") {
+TEST_CASE(
+    "eager.A12: stepping per parameter inside backward gives the bits of one step at the end") {
   const auto train = [](auto make, bool inside) {
     manual_seed(5);
     nn::Sequential net(nn::Linear(8, 16), nn::Tanh(), nn::Linear(16, 4));
@@ -202,7 +208,9 @@ TEST_CASE("eager.A12: stepping per parameter inside backward gives the bits of o
     return std::make_unique<optim::SGD>(
         p, optim::SGDOptions(0.1).momentum(0.9).nesterov(true).weight_decay(0.01));
   });
-  same([](std::vector<Tensor> p) { return std::make_unique<optim::AdamW>(p, optim::AdamWOptions(0.01)); });
+  same([](std::vector<Tensor> p) {
+    return std::make_unique<optim::AdamW>(p, optim::AdamWOptions(0.01));
+  });
 }
 
 TEST_CASE("eager.O4: global pre, own pre, step, own post, global post") {
@@ -211,7 +219,8 @@ TEST_CASE("eager.O4: global pre, own pre, step, own post, global post") {
   optim::AdamW adam({p}, 0.1);
   std::vector<int> marks;
   ScopedHook pre = optim::register_optimizer_step_pre_hook([&](Optimizer&) { marks.push_back(0); });
-  ScopedHook post = optim::register_optimizer_step_post_hook([&](Optimizer&) { marks.push_back(5); });
+  ScopedHook post =
+      optim::register_optimizer_step_post_hook([&](Optimizer&) { marks.push_back(5); });
   for (Optimizer* opt : {static_cast<Optimizer*>(&sgd), static_cast<Optimizer*>(&adam)}) {
     marks.clear();
     opt->register_step_post_hook([&](Optimizer&) { return marks.push_back(2), 7; });
@@ -303,13 +312,14 @@ TEST_CASE("eager.O5: hooks around saving and loading, in order, may change or re
         return copy;
       },
       {.prepend = true});
-  opt.register_load_state_dict_post_hook(
-      [&](Optimizer& o) { log.push_back(str("load post ", o.param_groups()[0].options().get_lr())); });
+  opt.register_load_state_dict_post_hook([&](Optimizer& o) {
+    log.push_back(str("load post ", o.param_groups()[0].options().get_lr()));
+  });
   opt.load_state_dict(saved);
   CHECK(opt.param_groups()[0].options().get_lr() == 0.002);
   CHECK(saved.param_groups[0].options["lr"].to<double>() == 0.4);
-  CHECK(log ==
-        std::vector<std::string>{"save pre", "save post", "load pre first", "load pre", "load post 0.002"});
+  CHECK(log == std::vector<std::string>{"save pre", "save post", "load pre first", "load pre",
+                                        "load post 0.002"});
 }
 
 TEST_CASE("a module trains") {
@@ -354,6 +364,7 @@ TEST_CASE("a large parameter moves as it does in one piece, whatever the number 
   check([](const Tensor& p) {
     return optim::SGD({p}, optim::SGDOptions(0.1).momentum(0.9).nesterov(true).weight_decay(0.01));
   });
-  check([](const Tensor& p) { return optim::Adam({p}, optim::AdamOptions(0.1).weight_decay(0.01)); });
+  check(
+      [](const Tensor& p) { return optim::Adam({p}, optim::AdamOptions(0.1).weight_decay(0.01)); });
   check([](const Tensor& p) { return optim::AdamW({p}, optim::AdamWOptions(0.1).amsgrad(true)); });
 }

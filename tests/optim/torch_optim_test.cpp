@@ -1,4 +1,5 @@
-/// Optimisers and schedules against PyTorch, step by step: tools/record_torch.py wrote down the numbers, in f64.
+/// Optimisers and schedules against PyTorch, step by step: tools/record_torch.py wrote down the
+/// numbers, in f64.
 #include <doctest/doctest.h>
 
 #include "grapnel/grapnel.h"
@@ -22,7 +23,8 @@ void compare(const std::string& name, const Options& options) {
   for (int64_t i = 0; i < grads.size(0); ++i) {
     p.set_grad(grads[i].clone());
     opt.step();
-    CHECK_MESSAGE(p.detach().allclose(params[i], 1e-12, 1e-14), "step ", i, p.str(), params[i].str());
+    CHECK_MESSAGE(p.detach().allclose(params[i], 1e-12, 1e-14), "step ", i, p.str(),
+                  params[i].str());
   }
 }
 
@@ -38,9 +40,10 @@ void compare_lbfgs(const std::string& name, const optim::LBFGSOptions& options) 
       value.backward();
       return value;
     });
-    CHECK(loss.item<double>() == doctest::Approx(recorded(name + "/losses")[i].item<double>()).epsilon(1e-9));
-    CHECK_MESSAGE(p.detach().allclose(recorded(name + "/params")[i], 1e-7, 1e-9), "step ", i, p.str(),
-                  recorded(name + "/params")[i].str());
+    CHECK(loss.item<double>() ==
+          doctest::Approx(recorded(name + "/losses")[i].item<double>()).epsilon(1e-9));
+    CHECK_MESSAGE(p.detach().allclose(recorded(name + "/params")[i], 1e-7, 1e-9), "step ", i,
+                  p.str(), recorded(name + "/params")[i].str());
   }
 }
 
@@ -79,17 +82,21 @@ void compare_plateau(const std::string& name, const optim::PlateauOptions& optio
 
 TEST_CASE("optimisers take PyTorch's steps") {
   compare<optim::SGD>("sgd", optim::SGDOptions(0.1));
-  compare<optim::SGD>("sgd_momentum", optim::SGDOptions(0.1).momentum(0.9).dampening(0.1).weight_decay(0.01));
-  compare<optim::SGD>("sgd_nesterov", optim::SGDOptions(0.1).momentum(0.9).nesterov(true).maximize(true));
+  compare<optim::SGD>("sgd_momentum",
+                      optim::SGDOptions(0.1).momentum(0.9).dampening(0.1).weight_decay(0.01));
+  compare<optim::SGD>("sgd_nesterov",
+                      optim::SGDOptions(0.1).momentum(0.9).nesterov(true).maximize(true));
   compare<optim::Adam>("adam", optim::AdamOptions(0.1).weight_decay(0.1));
   compare<optim::Adam>("adam_amsgrad",
                        optim::AdamOptions(0.1).betas({0.8, 0.9}).amsgrad(true).maximize(true));
   compare<optim::AdamW>("adamw", optim::AdamWOptions(0.1).amsgrad(true));
   compare<optim::RMSprop>("rmsprop", optim::RMSpropOptions(0.01).weight_decay(0.1));
-  compare<optim::RMSprop>("rmsprop_centered",
-                          optim::RMSpropOptions(0.01).alpha(0.9).momentum(0.5).centered(true).maximize(true));
+  compare<optim::RMSprop>(
+      "rmsprop_centered",
+      optim::RMSpropOptions(0.01).alpha(0.9).momentum(0.5).centered(true).maximize(true));
   compare<optim::Adagrad>(
-      "adagrad", optim::AdagradOptions(0.1).lr_decay(0.1).weight_decay(0.1).initial_accumulator_value(0.2));
+      "adagrad",
+      optim::AdagradOptions(0.1).lr_decay(0.1).weight_decay(0.1).initial_accumulator_value(0.2));
 }
 
 TEST_CASE("LBFGS takes PyTorch's steps, with and without line search") {
@@ -103,20 +110,27 @@ TEST_CASE("schedules have PyTorch's rates") {
   compare_schedule("multi_step", [](auto& o) {
     return std::make_shared<optim::MultiStepLR>(o, std::vector<int64_t>{2, 5, 5}, 0.3);
   });
-  compare_schedule("exponential", [](auto& o) { return std::make_shared<optim::ExponentialLR>(o, 0.8); });
-  compare_schedule("linear", [](auto& o) { return std::make_shared<optim::LinearLR>(o, 0.25, 1.0, 4); });
-  compare_schedule("constant", [](auto& o) { return std::make_shared<optim::ConstantLR>(o, 0.5, 3); });
-  compare_schedule("cosine", [](auto& o) { return std::make_shared<optim::CosineAnnealingLR>(o, 8, 0.001); });
+  compare_schedule("exponential",
+                   [](auto& o) { return std::make_shared<optim::ExponentialLR>(o, 0.8); });
+  compare_schedule("linear",
+                   [](auto& o) { return std::make_shared<optim::LinearLR>(o, 0.25, 1.0, 4); });
+  compare_schedule("constant",
+                   [](auto& o) { return std::make_shared<optim::ConstantLR>(o, 0.5, 3); });
+  compare_schedule("cosine",
+                   [](auto& o) { return std::make_shared<optim::CosineAnnealingLR>(o, 8, 0.001); });
   compare_schedule("lambda", [](auto& o) {
-    return std::make_shared<optim::LambdaLR>(o, [](int64_t e) { return 1.0 / static_cast<double>(1 + e); });
+    return std::make_shared<optim::LambdaLR>(
+        o, [](int64_t e) { return 1.0 / static_cast<double>(1 + e); });
   });
-  compare_schedule("one_cycle", [](auto& o) { return std::make_shared<optim::OneCycleLR>(o, 0.5, 12); });
+  compare_schedule("one_cycle",
+                   [](auto& o) { return std::make_shared<optim::OneCycleLR>(o, 0.5, 12); });
   compare_schedule("one_cycle_linear", [](auto& o) {
     return std::make_shared<optim::OneCycleLR>(
         o, 0.5, 12, optim::OneCycleOptions{.pct_start = 0.4, .linear = true, .div_factor = 10});
   });
   compare_schedule("sequential", [](auto& o) {
-    std::vector<std::shared_ptr<optim::LRScheduler>> parts{std::make_shared<optim::LinearLR>(o, 0.1, 1.0, 3)};
+    std::vector<std::shared_ptr<optim::LRScheduler>> parts{
+        std::make_shared<optim::LinearLR>(o, 0.1, 1.0, 3)};
     parts.push_back(std::make_shared<optim::CosineAnnealingLR>(o, 9));
     return std::make_shared<optim::SequentialLR>(o, parts, std::vector<int64_t>{3});
   });
@@ -130,7 +144,8 @@ TEST_CASE("schedules have PyTorch's rates") {
 }
 
 TEST_CASE("Lion steps by the sign of the averaged gradient") {
-  // By hand: exp_avg starts at 0, so the first step follows the gradient's sign; 0.99 of the average is kept.
+  // By hand: exp_avg starts at 0, so the first step follows the gradient's sign; 0.99 of the
+  // average is kept.
   const Tensor p = tensor({1.0, 1.0, 1.0}, requires_grad().dtype(kFloat64));
   optim::Lion opt({p}, optim::LionOptions(0.1).weight_decay(0.5));
   p.set_grad(tensor({2.0, -3.0, 0.0}, kFloat64));
@@ -139,18 +154,21 @@ TEST_CASE("Lion steps by the sign of the averaged gradient") {
   // 0.9 * 0.02 - 0.1 * 0.1 > 0, so the step still follows the first gradient.
   p.set_grad(tensor({-0.1, 0.0, 0.0}, kFloat64));
   opt.step();
-  CHECK(p.detach().allclose(tensor({0.85 * 0.95 - 0.1, 1.05 * 0.95 + 0.1, 0.95 * 0.95}, kFloat64), 1e-14));
+  CHECK(p.detach().allclose(tensor({0.85 * 0.95 - 0.1, 1.05 * 0.95 + 0.1, 0.95 * 0.95}, kFloat64),
+                            1e-14));
 }
 
 TEST_CASE("a schedule that is loaded goes on with the same rates") {
   const auto rates_of = [](bool resume) {
     std::vector<double> out;
-    auto opt = std::make_unique<optim::SGD>(std::vector{zeros({1}, requires_grad())}, optim::SGDOptions(0.1));
+    auto opt = std::make_unique<optim::SGD>(std::vector{zeros({1}, requires_grad())},
+                                            optim::SGDOptions(0.1));
     auto schedule = std::make_unique<optim::CosineAnnealingLR>(*opt, 7);
     for (int i = 0; i < 6; ++i) {
       if (resume && i == 3) {
         const auto saved = schedule->state_dict();
-        opt = std::make_unique<optim::SGD>(std::vector{zeros({1}, requires_grad())}, optim::SGDOptions(0.7));
+        opt = std::make_unique<optim::SGD>(std::vector{zeros({1}, requires_grad())},
+                                           optim::SGDOptions(0.7));
         schedule = std::make_unique<optim::CosineAnnealingLR>(*opt, 7);
         schedule->load_state_dict(saved);
       }
@@ -162,7 +180,8 @@ TEST_CASE("a schedule that is loaded goes on with the same rates") {
   CHECK(rates_of(false) == rates_of(true));
 }
 
-TEST_CASE("StepInBackward gives the same bits as stepping afterwards, with accumulation and clipping") {
+TEST_CASE(
+    "StepInBackward gives the same bits as stepping afterwards, with accumulation and clipping") {
   const auto train = [](bool inside, int64_t accumulate, bool clip) {
     manual_seed(7);
     nn::Sequential net(nn::Linear(6, 5), nn::Tanh(), nn::Linear(5, 3));
@@ -193,11 +212,13 @@ TEST_CASE("StepInBackward gives the same bits as stepping afterwards, with accum
 TEST_CASE("a saved LBFGS goes on as if nothing had happened") {
   const auto run = [](bool resume) {
     const Tensor p = recorded("lbfgs/start").clone().set_requires_grad(true);
-    auto opt = std::make_unique<optim::LBFGS>(std::vector{p}, optim::LBFGSOptions(0.001).max_iter(3));
+    auto opt =
+        std::make_unique<optim::LBFGS>(std::vector{p}, optim::LBFGSOptions(0.001).max_iter(3));
     for (int i = 0; i < 4; ++i) {
       if (resume && i == 2) {
         const auto saved = opt->state_dict();
-        opt = std::make_unique<optim::LBFGS>(std::vector{p}, optim::LBFGSOptions(0.001).max_iter(3));
+        opt =
+            std::make_unique<optim::LBFGS>(std::vector{p}, optim::LBFGSOptions(0.001).max_iter(3));
         opt->load_state_dict(saved);
       }
       opt->step([&] {

@@ -36,19 +36,22 @@ TEST_CASE("very large, very small and very unlike numbers print with powers of t
 }
 
 TEST_CASE("blocks of a tensor with three dimensions are set apart") {
-  CHECK(arange(8).view({2, 2, 2}).str() == "[[[0, 1],\n  [2, 3]],\n\n [[4, 5],\n  [6, 7]]] i64[2, 2, 2]");
+  CHECK(arange(8).view({2, 2, 2}).str() ==
+        "[[[0, 1],\n  [2, 3]],\n\n [[4, 5],\n  [6, 7]]] i64[2, 2, 2]");
 }
 
 TEST_CASE("long tensors show their edges") {
   CHECK(arange(1001).str() == "[   0,    1,    2, ...,  998,  999, 1000] i64[1001]");
   CHECK(zeros({40, 30}, kInt64).str() ==
         "[[0, 0, 0, ..., 0, 0, 0],\n [0, 0, 0, ..., 0, 0, 0],\n [0, 0, 0, ..., 0, 0, 0],\n ...,\n"
-        " [0, 0, 0, ..., 0, 0, 0],\n [0, 0, 0, ..., 0, 0, 0],\n [0, 0, 0, ..., 0, 0, 0]] i64[40, 30]");
+        " [0, 0, 0, ..., 0, 0, 0],\n [0, 0, 0, ..., 0, 0, 0],\n [0, 0, 0, ..., 0, 0, 0]] i64[40, "
+        "30]");
 }
 
 TEST_CASE("long rows are broken before 80 columns") {
   std::istringstream lines(arange(100).str());
-  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80 + std::string(" i64[100]").size());
+  for (std::string line; std::getline(lines, line);)
+    CHECK(line.size() <= 80 + std::string(" i64[100]").size());
 }
 
 TEST_CASE("printing follows strides and works on streams") {

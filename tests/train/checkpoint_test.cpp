@@ -1,4 +1,5 @@
-/// Checkpoints: a run that was stopped goes on with the same bits, whenever and however it was stopped.
+/// Checkpoints: a run that was stopped goes on with the same bits, whenever and however it was
+/// stopped.
 #include "grapnel/train/checkpoint.h"
 
 #include <doctest/doctest.h>
@@ -19,7 +20,8 @@ using namespace grapnel;
 
 namespace {
 
-/// A small training run with everything that has state: weights, buffers, momenta, a schedule, random numbers, a hook.
+/// A small training run with everything that has state: weights, buffers, momenta, a schedule,
+/// random numbers, a hook.
 struct Run {
   nn::Sequential net{nn::Linear(6, 8), nn::BatchNorm1d(8), nn::Dropout(0.3), nn::Linear(8, 2)};
   optim::AdamW opt{net->parameters(), optim::AdamWOptions(0.05).amsgrad(true)};
@@ -55,7 +57,8 @@ struct Run {
       out += item.key() + std::string(static_cast<const char*>(item->contiguous().data_ptr()),
                                       static_cast<size_t>(item->nbytes()));
     for (const auto& [key, value] : all.values())
-      if (const auto* s = std::get_if<Scalar>(&value)) out += str(key, std::hexfloat, s->to_double());
+      if (const auto* s = std::get_if<Scalar>(&value))
+        out += str(key, std::hexfloat, s->to_double());
     return out;
   }
 };
@@ -110,7 +113,8 @@ TEST_CASE("a run that is killed at any moment goes on with the same bits") {
       }
       _exit(0);
     }
-    // Times that differ from round to round, so that all places are hit: training, writing, renaming.
+    // Times that differ from round to round, so that all places are hit: training, writing,
+    // renaming.
     if (kills < 50) {
       std::this_thread::sleep_for(std::chrono::microseconds(1500 + 137 * (round % 50)));
       kill(pid, SIGKILL);
@@ -120,7 +124,8 @@ TEST_CASE("a run that is killed at any moment goes on with the same bits") {
     if (WIFSIGNALED(status)) ++kills;
     else REQUIRE(WEXITSTATUS(status) == 0);
     if (std::filesystem::exists(file)) {
-      const int64_t now = io::Archive::load(file).number("step.value").to_int();  // always a whole file
+      const int64_t now =
+          io::Archive::load(file).number("step.value").to_int();  // always a whole file
       CHECK(now >= at);
       at = now;
     }
@@ -150,7 +155,8 @@ TEST_CASE("a checkpoint that does not fit changes nothing and says why") {
   Checkpoint other;
   other.add("step", step).add("model", small);
   CHECK(error_text([&] { other.load(folder / "good"); })
-            .find("the part 'model' does not fit; nothing was changed.\nload_state_dict: the entries do not "
+            .find("the part 'model' does not fit; nothing was changed.\nload_state_dict: the "
+                  "entries do not "
                   "fit") != std::string::npos);
   CHECK(step == 7);
 
@@ -171,7 +177,8 @@ TEST_CASE("a checkpoint that does not fit changes nothing and says why") {
 
   // Cut off anywhere, it is refused.
   const std::string bytes = io::read_text(folder / "good");
-  for (const size_t size : {size_t{0}, size_t{7}, size_t{100}, bytes.size() / 2, bytes.size() - 1}) {
+  for (const size_t size :
+       {size_t{0}, size_t{7}, size_t{100}, bytes.size() / 2, bytes.size() - 1}) {
     io::AtomicFile file(folder / "cut");
     file.write(bytes.substr(0, size));
     file.commit();
@@ -184,9 +191,11 @@ TEST_CASE("a checkpoint of a later version is refused by its number") {
   const TemporaryFolder folder;
   io::save_safetensors(folder / "later", io::NamedTensors(),
                        {{"grapnel", R"({"version": 9, "values": {}})"}});
-  CHECK(error_text([&] { io::Archive::load(folder / "later"); })
-            .ends_with("later: is a checkpoint of version 9; this library reads version 1.\nUse the version "
-                       "of Grapnel that wrote it."));
+  CHECK(
+      error_text([&] { io::Archive::load(folder / "later"); })
+          .ends_with(
+              "later: is a checkpoint of version 9; this library reads version 1.\nUse the version "
+              "of Grapnel that wrote it."));
   io::save_safetensors(folder / "damaged", io::NamedTensors(), {{"grapnel", "{\"version\""}});
   CHECK(error_text([&] {
           io::Archive::load(folder / "damaged");

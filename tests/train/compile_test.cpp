@@ -1,4 +1,5 @@
-/// A whole training step as one compiled function: the same bits as eager, without breaks, for every optimiser and every hook.
+/// A whole training step as one compiled function: the same bits as eager, without breaks, for
+/// every optimiser and every hook.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -19,7 +20,8 @@ using Attach = std::function<void(nn::Sequential&)>;
 
 Result run(bool compiled, const MakeOptimizer& make, const Attach& attach, bool clip = false) {
   manual_seed(5);
-  nn::Sequential net(nn::Linear(6, 8), nn::LayerNorm(nn::LayerNormOptions({8})), nn::GELU(), nn::Linear(8, 3));
+  nn::Sequential net(nn::Linear(6, 8), nn::LayerNorm(nn::LayerNormOptions({8})), nn::GELU(),
+                     nn::Linear(8, 3));
   const auto opt = make(net->parameters());
   if (attach) attach(net);
   const Tensor x = randn({5, 6}), y = randint(0, 3, {5});
@@ -39,7 +41,8 @@ Result run(bool compiled, const MakeOptimizer& make, const Attach& attach, bool 
   return {nn::utils::parameters_to_vector(net->parameters()).detach().clone(), step.stats()};
 }
 
-void same_bits(const std::string& name, const MakeOptimizer& make, const Attach& attach = {}, bool clip = false) {
+void same_bits(const std::string& name, const MakeOptimizer& make, const Attach& attach = {},
+               bool clip = false) {
   INFO(name);
   const Result eager = run(false, make, attach, clip), compiled = run(true, make, attach, clip);
   CHECK(compiled.weights.equal(eager.weights));
@@ -49,16 +52,20 @@ void same_bits(const std::string& name, const MakeOptimizer& make, const Attach&
 
 template <class O, class Options>
 MakeOptimizer maker(const Options& options) {
-  return [options](const std::vector<Tensor>& params) -> std::unique_ptr<optim::Optimizer> { return std::make_unique<O>(params, options); };
+  return [options](const std::vector<Tensor>& params) -> std::unique_ptr<optim::Optimizer> {
+    return std::make_unique<O>(params, options);
+  };
 }
 
 }  // namespace
 
 TEST_CASE("a step compiles with every optimiser, and a new learning rate needs no new graph") {
-  same_bits("sgd", maker<optim::SGD>(optim::SGDOptions(0.1).momentum(0.9).nesterov(true).weight_decay(0.01)));
+  same_bits("sgd", maker<optim::SGD>(
+                       optim::SGDOptions(0.1).momentum(0.9).nesterov(true).weight_decay(0.01)));
   same_bits("adam", maker<optim::Adam>(optim::AdamOptions(0.01).amsgrad(true)));
   same_bits("adamw", maker<optim::AdamW>(optim::AdamWOptions(0.01)), {}, true);
-  same_bits("rmsprop", maker<optim::RMSprop>(optim::RMSpropOptions(0.01).momentum(0.5).centered(true)));
+  same_bits("rmsprop",
+            maker<optim::RMSprop>(optim::RMSpropOptions(0.01).momentum(0.5).centered(true)));
   same_bits("adagrad", maker<optim::Adagrad>(optim::AdagradOptions(0.01).lr_decay(0.1)));
   same_bits("lion", maker<optim::Lion>(optim::LionOptions(0.01).weight_decay(0.1)));
 }
@@ -79,7 +86,8 @@ TEST_CASE("a step compiles with every hook that changes gradients") {
 TEST_CASE("statistics are gathered inside a compiled step") {
   const auto seen = [](bool compiled) {
     hooks::Statistics stats({.bins = 8, .low = -0.1, .high = 0.1});
-    run(compiled, maker<optim::SGD>(optim::SGDOptions(0.1)), [&](nn::Sequential& net) { stats.attach(*net); });
+    run(compiled, maker<optim::SGD>(optim::SGDOptions(0.1)),
+        [&](nn::Sequential& net) { stats.attach(*net); });
     return stats.report().at(0);
   };
   const auto eager = seen(false), compiled = seen(true);

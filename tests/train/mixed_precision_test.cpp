@@ -8,7 +8,8 @@
 using namespace grapnel;
 
 TEST_CASE(
-    "inside autocast products are narrow, softmax, norms and losses wide, and parameters keep their type") {
+    "inside autocast products are narrow, softmax, norms and losses wide, and parameters keep "
+    "their type") {
   for (const DType narrow : {kBFloat16, kFloat16}) {
     nn::Linear fc(4, 3);
     nn::Conv2d conv(1, 2, 3);

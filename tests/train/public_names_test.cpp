@@ -10,7 +10,9 @@ struct Doubling : FunctionPreHook {
   variable_list operator()(const variable_list& grads) override { return {grads[0] * 2}; }
 };
 struct Looking : FunctionPostHook {
-  variable_list operator()(const variable_list& outputs, const variable_list&) override { return outputs; }
+  variable_list operator()(const variable_list& outputs, const variable_list&) override {
+    return outputs;
+  }
 };
 struct Counting : PostAccumulateGradHook {
   explicit Counting(int& n) : calls(n) {}
@@ -36,7 +38,8 @@ TEST_CASE("tensors and nodes take hooks under the pinned names") {
   const auto node = y.grad_fn();
   node->register_prehook([](const variable_list& grads) { return variable_list{grads[0]}; });
   node->register_prehook([](const variable_list&) {});
-  node->register_hook([](const variable_list& grad_inputs, const variable_list&) { return grad_inputs; });
+  node->register_hook(
+      [](const variable_list& grad_inputs, const variable_list&) { return grad_inputs; });
   node->add_pre_hook(std::make_unique<Doubling>());
   node->add_post_hook(std::make_unique<Looking>());
   y.sum().backward({}, true, false, std::vector<Tensor>{x});
@@ -48,7 +51,8 @@ TEST_CASE("tensors and nodes take hooks under the pinned names") {
   CHECK(!x.grad().defined());
 
   CHECK(autograd::grad({y.sum()}, {x}, {}, true, true, false).size() == 1);
-  HookHandle all = register_multi_grad_hook({x, y}, [&](const variable_list&) { ++calls; }, MultiGrad::all);
+  HookHandle all =
+      register_multi_grad_hook({x, y}, [&](const variable_list&) { ++calls; }, MultiGrad::all);
   register_multi_grad_hook({x, y}, [&](const Tensor&) { ++calls; }, MultiGrad::any);
   all.remove();
   CHECK(!all.active());
@@ -59,7 +63,8 @@ TEST_CASE("tensors and nodes take hooks under the pinned names") {
 
   const nn::Linear layer(3, 2);
   layer->register_forward_hook([](nn::Module&, const nn::Args&, const nn::Value&) {});
-  const std::vector<HookInfo> of_tensor = hooks_of(x), of_node = hooks_of(node), of_module = hooks_of(layer);
+  const std::vector<HookInfo> of_tensor = hooks_of(x), of_node = hooks_of(node),
+                              of_module = hooks_of(layer);
   CHECK(of_tensor.size() == 6);
   CHECK(of_node.size() == 7);
   CHECK(of_module.size() == 1);
@@ -72,8 +77,9 @@ TEST_CASE("tensors and nodes take hooks under the pinned names") {
   CHECK(hooks_of(x).size() == before);
 
   int packed = 0;
-  SavedTensorHooks scope([&](const Tensor& t) { return ++packed, t; }, [](const Tensor& t) { return t; });
-  x * x;
+  SavedTensorHooks scope([&](const Tensor& t) { return ++packed, t; },
+                         [](const Tensor& t) { return t; });
+  x* x;
   CHECK(packed == 2);
 }
 
@@ -99,12 +105,17 @@ TEST_CASE("compiling has the pinned names") {
     (x * x).sum().backward();
     CHECK(scope.stats().breaks == 0);
   }
-  { CompiledBackward scope; }
+  {
+    CompiledBackward scope;
+  }
   const Graph graph = trace([](Tensor t) { return t * 3; }, {ones({2})});
   CHECK(graph.str().find("mul") != std::string::npos);
   const Tensor doubled = invoke([](const Tensor& t) { return t * 2; }, ones({2}));
   CHECK(opaque([](const Tensor& t) { return t; })(doubled).equal(full({2}, 2.0)));
-  CHECK(cond(tensor(true), [](const Tensor& t) { return t + 1; }, [](const Tensor& t) { return t - 1; }, {doubled}).equal(full({2}, 3.0)));
+  CHECK(cond(
+            tensor(true), [](const Tensor& t) { return t + 1; },
+            [](const Tensor& t) { return t - 1; }, {doubled})
+            .equal(full({2}, 3.0)));
 }
 
 TEST_CASE("data-parallel training has the pinned names") {
@@ -118,7 +129,9 @@ TEST_CASE("data-parallel training has the pinned names") {
       return layer->weight.grad();
     };
     const auto mean = [](dist::GradBucket& bucket) -> dist::Future<Tensor> {
-      return bucket.group().all_reduce(bucket.buffer()).single().then([](const Tensor& sum) { return sum / 2; });
+      return bucket.group().all_reduce(bucket.buffer()).single().then([](const Tensor& sum) {
+        return sum / 2;
+      });
     };
     CHECK(gradient_with(mean).equal(ones({2, 3})));
     CHECK(gradient_with(dist::hooks::fp16_compress).equal(ones({2, 3})));

@@ -1,7 +1,7 @@
 /// The border between libgrapnel and the module that holds LLVM.
 ///
-/// Plain data and functions that never throw, so that neither side needs the other's symbols, C++ runtime or allocator. The one
-/// exported symbol of the module is `grapnel_llvm_api`.
+/// Plain data and functions that never throw, so that neither side needs the other's symbols, C++
+/// runtime or allocator. The one exported symbol of the module is `grapnel_llvm_api`.
 #pragma once
 
 #include <cstddef>
@@ -41,11 +41,13 @@ struct LlvmApi {
 
   /// Machine code of a program, as an object file. False: the error is what went wrong.
   bool (*compile)(const ProgramView& program, base::Isa isa, Sink object, Sink error);
-  /// Brings an object into memory; heavy ops in it call the kernels of `table`. The handle ends in `unlink`.
-  bool (*link)(const char* object, size_t size, const kernels::KernelTable& table, BlockFn* fn, void** handle,
-               Sink error);
+  /// Brings an object into memory; heavy ops in it call the kernels of `table`. The handle ends in
+  /// `unlink`.
+  bool (*link)(const char* object, size_t size, const kernels::KernelTable& table, BlockFn* fn,
+               void** handle, Sink error);
   void (*unlink)(void* handle);
-  /// For tests: an internal error of LLVM. It comes back as an error; the module refuses all further work.
+  /// For tests: an internal error of LLVM. It comes back as an error; the module refuses all
+  /// further work.
   bool (*provoke)(Sink error);
 };
 

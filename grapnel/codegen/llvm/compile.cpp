@@ -21,7 +21,8 @@ namespace {
 
 using Machine = std::unique_ptr<llvm::TargetMachine>;
 
-/// Code for a class of processors, not for this one: an object on disk serves all machines of the class.
+/// Code for a class of processors, not for this one: an object on disk serves all machines of the
+/// class.
 struct Processor {
   const char* name;
   const char* features;
@@ -54,8 +55,8 @@ Machine make_machine(base::Isa isa, std::string& problem) {
   // Only what the IR writes as one operation is rounded once.
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   const auto [cpu, features] = processor(isa);
-  // Level 0 costs a third of level 2 and the code is as fast: one straight line that is already in its best order. The quick
-  // instruction selector is not used, it knows no vectors.
+  // Level 0 costs a third of level 2 and the code is as fast: one straight line that is already in
+  // its best order. The quick instruction selector is not used, it knows no vectors.
   Machine machine(target->createTargetMachine(triple, cpu, features, options, llvm::Reloc::PIC_,
                                               llvm::CodeModel::Small, llvm::CodeGenOptLevel::None,
                                               /*JIT=*/true));

@@ -1,4 +1,5 @@
-/// A store to a narrow type and the load that follows, as one formula: what ops/kernels/convert_kernel.h does in two.
+/// A store to a narrow type and the load that follows, as one formula: what
+/// ops/kernels/convert_kernel.h does in two.
 #pragma once
 
 #include <limits>
@@ -20,7 +21,8 @@ Value<To> value_as(Value<From> x) {
   }
 }
 
-/// The nearest number that has `mantissa` bits and this exponent bias, ties to even; it stays in its wide format.
+/// The nearest number that has `mantissa` bits and this exponent bias, ties to even; it stays in
+/// its wide format.
 template <int mantissa, int bias, class T>
 Value<T> rounded_to(Value<T> x) {
   using S = Value<T>;
@@ -28,19 +30,24 @@ Value<T> rounded_to(Value<T> x) {
   using Int = typename I::value_type;
   constexpr int dropped = std::numeric_limits<T>::digits - 1 - mantissa;
   const I size = bits(abs(x));
-  // Adding just under half of the last kept bit, and that bit itself, carries exactly when nearest-even goes up.
+  // Adding just under half of the last kept bit, and that bit itself, carries exactly when
+  // nearest-even goes up.
   const I odd = shift_right_logical(size, dropped) & I(1.0);
   const I up = size + I::of((Int{1} << (dropped - 1)) - 1) + odd;
   S result = from_bits(up & I::of(-(Int{1} << dropped)));
   if constexpr (bias != std::numeric_limits<T>::max_exponent - 1) {
-    // Below the smallest normal number the last mantissa bit of `magic` is worth one unit of the subnormals.
-    const S magic = std::bit_cast<T>(static_cast<Int>(std::numeric_limits<T>::max_exponent - bias + dropped)
-                                     << (std::numeric_limits<T>::digits - 1));
-    const S smallest_normal = std::bit_cast<T>(static_cast<Int>(std::numeric_limits<T>::max_exponent - bias)
-                                               << (std::numeric_limits<T>::digits - 1));
+    // Below the smallest normal number the last mantissa bit of `magic` is worth one unit of the
+    // subnormals.
+    const S magic =
+        std::bit_cast<T>(static_cast<Int>(std::numeric_limits<T>::max_exponent - bias + dropped)
+                         << (std::numeric_limits<T>::digits - 1));
+    const S smallest_normal =
+        std::bit_cast<T>(static_cast<Int>(std::numeric_limits<T>::max_exponent - bias)
+                         << (std::numeric_limits<T>::digits - 1));
     result = select(abs(x) < smallest_normal, (abs(x) + magic) - magic, result);
-    const S too_large = std::bit_cast<T>(static_cast<Int>(std::numeric_limits<T>::max_exponent + bias)
-                                         << (std::numeric_limits<T>::digits - 1));
+    const S too_large =
+        std::bit_cast<T>(static_cast<Int>(std::numeric_limits<T>::max_exponent + bias)
+                         << (std::numeric_limits<T>::digits - 1));
     result = select(result >= too_large, infinity<S>(), result);
   }
   return copysign(select(x == x, result, x), x);

@@ -17,7 +17,10 @@ Ref call(const Ref* operands, std::index_sequence<I...>) {
 template <class D, class T>
 constexpr Formula formula() {
   if constexpr (std::is_integral_v<T> && D::type_rule == TypeRule::floating) return nullptr;
-  else return [](const Ref* operands) { return call<D, T>(operands, std::make_index_sequence<D::arity>{}); };
+  else
+    return [](const Ref* operands) {
+      return call<D, T>(operands, std::make_index_sequence<D::arity>{});
+    };
 }
 template <class... D>
 constexpr std::array<std::array<Formula, 3>, sizeof...(D)> all_formulas(OpList<D...>) {
@@ -36,7 +39,8 @@ Ref convert(DType via, Compute to, Ref operand) {
   __builtin_unreachable();
 }
 
-/// Counts instead of emitting. Values of 64 bits take twice the instructions; what has no vector instruction takes many.
+/// Counts instead of emitting. Values of 64 bits take twice the instructions; what has no vector
+/// instruction takes many.
 class Counter final : public Emitter {
  public:
   Ref constant(Type, uint64_t) override { return 0; }

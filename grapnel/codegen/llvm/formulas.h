@@ -1,4 +1,5 @@
-/// Steps of block programs as functions that emit them; instantiated in formulas.cpp from the definitions of the ops.
+/// Steps of block programs as functions that emit them; instantiated in formulas.cpp from the
+/// definitions of the ops.
 #pragma once
 
 #include "grapnel/codegen/block_program.h"

@@ -1,8 +1,8 @@
 /// Errors at the border to LLVM.
 ///
-/// LLVM reports ordinary errors as values, and ends the process on what it takes for a fault of its own. Inside `guarded` such a
-/// fault comes back as an error: control jumps out of LLVM, whose memory is lost and whose locks may stay taken, so from then on every
-/// call is refused.
+/// LLVM reports ordinary errors as values, and ends the process on what it takes for a fault of its
+/// own. Inside `guarded` such a fault comes back as an error: control jumps out of LLVM, whose
+/// memory is lost and whose locks may stay taken, so from then on every call is refused.
 #pragma once
 
 #include <csetjmp>

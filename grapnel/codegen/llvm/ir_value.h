@@ -1,7 +1,8 @@
 /// Value<T>: a scalar that computes nothing and emits the instruction instead.
 ///
-/// Formulas of ops (`D::scalar<S>`) are instantiated with it unchanged; what they say goes, operation by operation, to the
-/// Emitter of the thread. Nothing here knows LLVM: another target is another Emitter.
+/// Formulas of ops (`D::scalar<S>`) are instantiated with it unchanged; what they say goes,
+/// operation by operation, to the Emitter of the thread. Nothing here knows LLVM: another target is
+/// another Emitter.
 #pragma once
 
 #include <bit>
@@ -62,9 +63,15 @@ inline Ref emit(Operation operation, Type type, Ref a, Ref b = -1, Ref c = -1) {
 /// What comparisons give.
 struct Mask {
   Ref ref;
-  friend Mask operator&(Mask a, Mask b) { return {emit(Operation::mask_and, Type::i32, a.ref, b.ref)}; }
-  friend Mask operator|(Mask a, Mask b) { return {emit(Operation::mask_or, Type::i32, a.ref, b.ref)}; }
-  friend Mask operator!=(Mask a, Mask b) { return {emit(Operation::mask_xor, Type::i32, a.ref, b.ref)}; }
+  friend Mask operator&(Mask a, Mask b) {
+    return {emit(Operation::mask_and, Type::i32, a.ref, b.ref)};
+  }
+  friend Mask operator|(Mask a, Mask b) {
+    return {emit(Operation::mask_or, Type::i32, a.ref, b.ref)};
+  }
+  friend Mask operator!=(Mask a, Mask b) {
+    return {emit(Operation::mask_xor, Type::i32, a.ref, b.ref)};
+  }
   friend Mask operator!(Mask a) { return {emit(Operation::mask_not, Type::i32, a.ref)}; }
 };
 
@@ -72,8 +79,8 @@ template <class T>
 struct Value {
   using value_type = T;
   static constexpr bool is_float = std::is_floating_point_v<T>;
-  static constexpr Type type =
-      is_float ? (sizeof(T) == 4 ? Type::f32 : Type::f64) : (sizeof(T) == 4 ? Type::i32 : Type::i64);
+  static constexpr Type type = is_float ? (sizeof(T) == 4 ? Type::f32 : Type::f64)
+                                        : (sizeof(T) == 4 ? Type::i32 : Type::i64);
   Ref ref = -1;
 
   Value() = default;
@@ -91,7 +98,9 @@ struct Value {
   static Value make(Operation operation, Value a, Value b) {
     return from(emit(operation, type, a.ref, b.ref));
   }
-  static Mask compare(Operation operation, Value a, Value b) { return {emit(operation, type, a.ref, b.ref)}; }
+  static Mask compare(Operation operation, Value a, Value b) {
+    return {emit(operation, type, a.ref, b.ref)};
+  }
   /// By a constant number of bits.
   static Value shift(Operation operation, Value a, int k) {
     return make(operation, a, of(static_cast<T>(k)));
@@ -178,19 +187,26 @@ struct Value {
 
   friend Value floor(Value x) {
     if constexpr (!is_float) return x;
-    else return Emitter::current().can_round() ? make(Operation::floor, x) : detail::floor_by_adding(x);
+    else
+      return Emitter::current().can_round() ? make(Operation::floor, x)
+                                            : detail::floor_by_adding(x);
   }
   friend Value ceil(Value x) {
     if constexpr (!is_float) return x;
-    else return Emitter::current().can_round() ? make(Operation::ceil, x) : detail::ceil_by_adding(x);
+    else
+      return Emitter::current().can_round() ? make(Operation::ceil, x) : detail::ceil_by_adding(x);
   }
   friend Value trunc(Value x) {
     if constexpr (!is_float) return x;
-    else return Emitter::current().can_round() ? make(Operation::trunc, x) : detail::trunc_by_adding(x);
+    else
+      return Emitter::current().can_round() ? make(Operation::trunc, x)
+                                            : detail::trunc_by_adding(x);
   }
   friend Value round_even(Value x) {
     if constexpr (!is_float) return x;
-    else return Emitter::current().can_round() ? make(Operation::round_even, x) : detail::round_by_adding(x);
+    else
+      return Emitter::current().can_round() ? make(Operation::round_even, x)
+                                            : detail::round_by_adding(x);
   }
 };
 
@@ -207,11 +223,13 @@ inline Value<double> from_bits(Value<int64_t> i) {
   return Value<double>::from(emit(Operation::from_bits, Type::i64, i.ref));
 }
 
-/// The nearest value of another type; floats are truncated to integers and must lie in their range, integers keep their low bits.
+/// The nearest value of another type; floats are truncated to integers and must lie in their range,
+/// integers keep their low bits.
 template <class To, class From>
 Value<To> cast(Value<From> x) {
   if constexpr (std::is_same_v<To, From>) return x;
-  constexpr Operation to[] = {Operation::to_f32, Operation::to_f64, Operation::to_i32, Operation::to_i64};
+  constexpr Operation to[] = {Operation::to_f32, Operation::to_f64, Operation::to_i32,
+                              Operation::to_i64};
   return Value<To>::from(emit(to[static_cast<int>(Value<To>::type)], Value<From>::type, x.ref));
 }
 inline Value<int32_t> to_int(Value<float> x) { return cast<int32_t>(x); }

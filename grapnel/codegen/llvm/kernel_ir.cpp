@@ -15,10 +15,12 @@ using Step = BlockProgram::Step;
 struct Tuning {
   unsigned bits;         ///< width of a vector
   unsigned interleaved;  ///< vectors of the widest type that are worked on side by side
-  int long_formula;  ///< longer ones are not emitted: the kernel calls the eager kernel on what it has in registers
+  int long_formula;  ///< longer ones are not emitted: the kernel calls the eager kernel on what it
+                     ///< has in registers
   bool can_round;
 };
-// With sixteen registers the quick register allocator keeps long formulas in memory, and the eager kernels are faster.
+// With sixteen registers the quick register allocator keeps long formulas in memory, and the eager
+// kernels are faster.
 Tuning tuning(base::Isa isa) {
   switch (isa) {
     case base::Isa::avx512: return {512, 4, 60, true};
@@ -32,7 +34,9 @@ Tuning tuning(base::Isa isa) {
 #endif
 }
 
-Type type_of(Compute c) { return c == Compute::F32 ? Type::f32 : c == Compute::F64 ? Type::f64 : Type::i64; }
+Type type_of(Compute c) {
+  return c == Compute::F32 ? Type::f32 : c == Compute::F64 ? Type::f64 : Type::i64;
+}
 
 class KernelBuilder {
  public:
@@ -63,8 +67,8 @@ class KernelBuilder {
     // Everything is loaded before anything is stored: an output may lie over an input.
     for (int k = 0; k < p_.input_count; ++k)
       if (live_[static_cast<size_t>(k)])
-        refs_[static_cast<size_t>(k)] =
-            emitter_.load(type(k), element_at(in_[static_cast<size_t>(k)], k, i), element_alignment(k));
+        refs_[static_cast<size_t>(k)] = emitter_.load(
+            type(k), element_at(in_[static_cast<size_t>(k)], k, i), element_alignment(k));
     for (int s = 0; s < p_.step_count; ++s)
       if (live_[static_cast<size_t>(first_ + s)])
         refs_[static_cast<size_t>(first_ + s)] = emit_step(p_.steps[s]);
@@ -72,14 +76,16 @@ class KernelBuilder {
       const int reg = p_.outputs[o];
       llvm::Value* address = element_at(out_[static_cast<size_t>(o)], reg, i);
       if (p_.streams) emitter_.stream(type(reg), refs_[static_cast<size_t>(reg)], address);
-      else emitter_.store(type(reg), refs_[static_cast<size_t>(reg)], address, element_alignment(reg));
+      else
+        emitter_.store(type(reg), refs_[static_cast<size_t>(reg)], address, element_alignment(reg));
     }
     llvm::Value* next = b_.CreateNSWAdd(i, b_.getInt64(emitter_.lanes()));
     i->addIncoming(next, loop);
     b_.CreateCondBr(b_.CreateICmpSLT(next, n_), loop, exit);
 
     b_.SetInsertPoint(exit);
-    // Such stores are ordered by nothing else, and the caller tells other threads that the values are there.
+    // Such stores are ordered by nothing else, and the caller tells other threads that the values
+    // are there.
     if (p_.streams) b_.CreateFence(llvm::AtomicOrdering::SequentiallyConsistent);
     b_.CreateRetVoid();
   }
@@ -104,9 +110,10 @@ class KernelBuilder {
   }
 
   void make_function(base::Isa isa) {
-    auto* signature =
-        llvm::FunctionType::get(b_.getVoidTy(), {pointer_, pointer_, pointer_, b_.getInt64Ty()}, false);
-    function_ = llvm::Function::Create(signature, llvm::Function::ExternalLinkage, kKernelSymbol, module_);
+    auto* signature = llvm::FunctionType::get(
+        b_.getVoidTy(), {pointer_, pointer_, pointer_, b_.getInt64Ty()}, false);
+    function_ =
+        llvm::Function::Create(signature, llvm::Function::ExternalLinkage, kKernelSymbol, module_);
     function_->addFnAttr(llvm::Attribute::NoUnwind);
     if (isa == base::Isa::avx512) {
       function_->addFnAttr("prefer-vector-width", "512");
@@ -124,7 +131,9 @@ class KernelBuilder {
                                 : p_.steps[reg - first_].compute;
   }
   Type type(int reg) const { return type_of(compute(reg)); }
-  llvm::Align element_alignment(int reg) const { return llvm::Align(element_size(dtype_of(compute(reg)))); }
+  llvm::Align element_alignment(int reg) const {
+    return llvm::Align(element_size(dtype_of(compute(reg))));
+  }
   llvm::Value* element_at(llvm::Value* start, int reg, llvm::Value* i) {
     return b_.CreateInBoundsGEP(emitter_.element(type(reg)), start, i);
   }
@@ -133,16 +142,16 @@ class KernelBuilder {
     auto pointers = [&](unsigned argument, int count, std::vector<llvm::Value*>& to) {
       for (int k = 0; k < count; ++k)
         to.push_back(b_.CreateLoad(
-            pointer_,
-            b_.CreateConstInBoundsGEP1_64(pointer_, function_->getArg(argument), static_cast<uint64_t>(k))));
+            pointer_, b_.CreateConstInBoundsGEP1_64(pointer_, function_->getArg(argument),
+                                                    static_cast<uint64_t>(k))));
     };
     pointers(0, p_.input_count, in_);
     pointers(1, p_.output_count, out_);
     for (int k = 0; k < p_.scalar_count; ++k) {
       const int reg = p_.input_count + k;
       if (!live_[static_cast<size_t>(reg)]) continue;
-      llvm::Value* address =
-          b_.CreateConstInBoundsGEP1_64(b_.getInt64Ty(), function_->getArg(2), static_cast<uint64_t>(k));
+      llvm::Value* address = b_.CreateConstInBoundsGEP1_64(b_.getInt64Ty(), function_->getArg(2),
+                                                           static_cast<uint64_t>(k));
       refs_[static_cast<size_t>(reg)] =
           emitter_.broadcast(type(reg), b_.CreateLoad(emitter_.element(type(reg)), address));
     }
@@ -165,15 +174,16 @@ class KernelBuilder {
       auto* buffer = b_.CreateAlloca(block_type);
       buffer->setAlignment(llvm::Align(64));
       buffers_.push_back(buffer);
-      b_.CreateStore(buffer,
-                     b_.CreateConstInBoundsGEP1_64(pointer_, operand_list_, static_cast<uint64_t>(k)));
+      b_.CreateStore(
+          buffer, b_.CreateConstInBoundsGEP1_64(pointer_, operand_list_, static_cast<uint64_t>(k)));
     }
   }
 
   Ref emit_step(const Step& step) {
     Ref operands[4] = {};
     for (int k = 0; k < step.arity; ++k) operands[k] = refs_[static_cast<size_t>(step.operands[k])];
-    if (step.kind == Step::Kind::convert) return emit_convert(step.from, step.via, step.compute, operands[0]);
+    if (step.kind == Step::Kind::convert)
+      return emit_convert(step.from, step.via, step.compute, operands[0]);
     return is_called(step) ? emit_call(step, operands) : emit_op(step.op, step.compute, operands);
   }
 
@@ -181,8 +191,10 @@ class KernelBuilder {
     const Type t = type_of(step.compute);
     for (int k = 0; k < step.arity; ++k)
       emitter_.store(t, operands[k], buffers_[static_cast<size_t>(k)], llvm::Align(64));
-    auto* signature = llvm::FunctionType::get(b_.getVoidTy(), {pointer_, pointer_, b_.getInt64Ty()}, false);
-    llvm::FunctionCallee callee = module_.getOrInsertFunction(op_symbol(step.op, step.compute), signature);
+    auto* signature =
+        llvm::FunctionType::get(b_.getVoidTy(), {pointer_, pointer_, b_.getInt64Ty()}, false);
+    llvm::FunctionCallee callee =
+        module_.getOrInsertFunction(op_symbol(step.op, step.compute), signature);
     llvm::cast<llvm::Function>(callee.getCallee())->addFnAttr(llvm::Attribute::NoUnwind);
     b_.CreateCall(callee, {operand_list_, buffers_[0], b_.getInt64(emitter_.lanes())});
     return emitter_.load(t, buffers_[0], llvm::Align(64));

@@ -21,8 +21,9 @@ using llvm::orc::ExecutorAddr;
 /// What the session reports on the side, beside the error it returns.
 thread_local std::string reported;
 
-/// Everything linked in this process. Each kernel is a library of its own, so that it can go alone; nothing else is visible to
-/// it than the eager kernels and the two functions that stand for a missing instruction.
+/// Everything linked in this process. Each kernel is a library of its own, so that it can go alone;
+/// nothing else is visible to it than the eager kernels and the two functions that stand for a
+/// missing instruction.
 class Linker {
  public:
   static llvm::Expected<Linker*> get() {
@@ -38,7 +39,8 @@ class Linker {
     return linker;
   }
 
-  llvm::Expected<llvm::orc::JITDylib*> add(llvm::StringRef object, const kernels::KernelTable& table) {
+  llvm::Expected<llvm::orc::JITDylib*> add(llvm::StringRef object,
+                                           const kernels::KernelTable& table) {
     auto symbols = symbols_of(table);
     if (!symbols) return symbols.takeError();
     llvm::orc::JITDylib& library = session_.createBareJITDylib("kernel" + std::to_string(count_++));
@@ -54,12 +56,16 @@ class Linker {
     if (!symbol) return symbol.takeError();
     return symbol->getAddress().toPtr<BlockFn>();
   }
-  void remove(llvm::orc::JITDylib& library) { llvm::consumeError(session_.removeJITDylib(library)); }
+  void remove(llvm::orc::JITDylib& library) {
+    llvm::consumeError(session_.removeJITDylib(library));
+  }
 
  private:
   explicit Linker(std::unique_ptr<llvm::orc::ExecutorProcessControl> control)
-      : session_(std::move(control)), layer_(session_, session_.getExecutorProcessControl().getMemMgr()) {
-    session_.setErrorReporter([](llvm::Error error) { reported += llvm::toString(std::move(error)) + "\n"; });
+      : session_(std::move(control)),
+        layer_(session_, session_.getExecutorProcessControl().getMemMgr()) {
+    session_.setErrorReporter(
+        [](llvm::Error error) { reported += llvm::toString(std::move(error)) + "\n"; });
   }
 
   llvm::Expected<llvm::orc::JITDylib*> symbols_of(const kernels::KernelTable& table) {
@@ -69,8 +75,9 @@ class Linker {
     llvm::orc::SymbolMap map;
     auto define = [&](const std::string& name, auto* function) {
       if (function)
-        map[session_.intern(name)] = {ExecutorAddr::fromPtr(function),
-                                      llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
+        map[session_.intern(name)] = {
+            ExecutorAddr::fromPtr(function),
+            llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
     };
     for (int op = 0; op < op_count(); ++op)
       for (Compute c : {Compute::F32, Compute::F64, Compute::I64})

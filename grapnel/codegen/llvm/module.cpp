@@ -14,9 +14,12 @@
 // The start of this module in memory, where its ELF header lies; defined by the linker.
 extern "C" __attribute__((visibility("hidden"))) const char __ehdr_start[];
 
-// LLVM's static objects, which it makes as it goes, are never destroyed: a kernel may still be in the making when the program
-// ends, and no order of exit handlers would be right for objects that come into being after it was chosen.
-extern "C" __attribute__((visibility("hidden"))) int __cxa_atexit(void (*)(void*), void*, void*) { return 0; }
+// LLVM's static objects, which it makes as it goes, are never destroyed: a kernel may still be in
+// the making when the program ends, and no order of exit handlers would be right for objects that
+// come into being after it was chosen.
+extern "C" __attribute__((visibility("hidden"))) int __cxa_atexit(void (*)(void*), void*, void*) {
+  return 0;
+}
 
 namespace grapnel::codegen {
 namespace {

@@ -62,16 +62,18 @@ Ref VectorEmitter::constant(Type type, uint64_t pattern) {
   llvm::Constant* number;
   switch (type) {
     case Type::f32:
-      number = llvm::ConstantFP::get(b_.getContext(),
-                                     llvm::APFloat(std::bit_cast<float>(static_cast<uint32_t>(pattern))));
+      number = llvm::ConstantFP::get(
+          b_.getContext(), llvm::APFloat(std::bit_cast<float>(static_cast<uint32_t>(pattern))));
       break;
     case Type::f64:
-      number = llvm::ConstantFP::get(b_.getContext(), llvm::APFloat(std::bit_cast<double>(pattern)));
+      number =
+          llvm::ConstantFP::get(b_.getContext(), llvm::APFloat(std::bit_cast<double>(pattern)));
       break;
     default: number = llvm::ConstantInt::get(element(type), pattern); break;
   }
   const unsigned count = parts(type);
-  number = llvm::ConstantVector::getSplat(llvm::ElementCount::getFixed(shape_.lanes / count), number);
+  number =
+      llvm::ConstantVector::getSplat(llvm::ElementCount::getFixed(shape_.lanes / count), number);
   return each(count, [&](unsigned) { return number; });
 }
 
@@ -82,14 +84,15 @@ llvm::Value* VectorEmitter::intrinsic(unsigned id, llvm::ArrayRef<llvm::Value*> 
   for (const auto& [key, function] : intrinsics_)
     if (key.first == id && key.second == type) found = function;
   if (!found) {
-    found = llvm::Intrinsic::getDeclaration(b_.GetInsertBlock()->getModule(), static_cast<ID>(id), {type});
+    found = llvm::Intrinsic::getDeclaration(b_.GetInsertBlock()->getModule(), static_cast<ID>(id),
+                                            {type});
     intrinsics_.push_back({{id, type}, found});
   }
   return b_.CreateCall(found, arguments);
 }
 
-llvm::Value* VectorEmitter::arithmetic(Operation operation, bool is_float, llvm::Value* a, llvm::Value* b,
-                                       llvm::Value* c) {
+llvm::Value* VectorEmitter::arithmetic(Operation operation, bool is_float, llvm::Value* a,
+                                       llvm::Value* b, llvm::Value* c) {
   switch (operation) {
     case Operation::add: return is_float ? b_.CreateFAdd(a, b) : b_.CreateAdd(a, b);
     case Operation::sub: return is_float ? b_.CreateFSub(a, b) : b_.CreateSub(a, b);
@@ -168,9 +171,11 @@ Ref VectorEmitter::emit(Operation operation, Type type, Ref a, Ref b, Ref c) {
   auto operand = [&](Ref ref) { return ref < 0 ? Packet{} : values_[static_cast<size_t>(ref)]; };
   Packet x = operand(a), y = operand(b);
   const Packet z = operand(c);
-  // A mask is cut like the values it was compared from, which may be half as wide as those it meets.
+  // A mask is cut like the values it was compared from, which may be half as wide as those it
+  // meets.
   if (operation == Operation::select) x = split(x, y.count);
-  if (operation == Operation::mask_and || operation == Operation::mask_or || operation == Operation::mask_xor)
+  if (operation == Operation::mask_and || operation == Operation::mask_or ||
+      operation == Operation::mask_xor)
     y = split(y, x.count);
   return each(x.count, [&](unsigned i) {
     return arithmetic(operation, type <= Type::f64, x.part[i], y.part[i], z.part[i]);
@@ -181,12 +186,12 @@ Ref VectorEmitter::lookup(const double* table, int count, Ref index) {
   llvm::Constant* data = llvm::ConstantDataArray::get(
       b_.getContext(), llvm::ArrayRef<double>(table, static_cast<size_t>(count)));
   llvm::Module& module = *b_.GetInsertBlock()->getModule();
-  auto* global =
-      new llvm::GlobalVariable(module, data->getType(), true, llvm::GlobalValue::PrivateLinkage, data);
+  auto* global = new llvm::GlobalVariable(module, data->getType(), true,
+                                          llvm::GlobalValue::PrivateLinkage, data);
   const Packet at = values_[static_cast<size_t>(index)];
   return each(at.count, [&](unsigned i) {
-    return b_.CreateMaskedGather(vector(Type::f64), b_.CreateGEP(b_.getDoubleTy(), global, at.part[i]),
-                                 llvm::Align(8));
+    return b_.CreateMaskedGather(
+        vector(Type::f64), b_.CreateGEP(b_.getDoubleTy(), global, at.part[i]), llvm::Align(8));
   });
 }
 

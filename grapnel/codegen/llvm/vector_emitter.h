@@ -1,7 +1,8 @@
 /// Emits LLVM vector instructions, several vectors side by side.
 ///
-/// One Value stands for `lanes` values: as many registers as they fill, and every operation is emitted for all of them before
-/// the next one is. The processor then always has independent work, and no type is wider than a register.
+/// One Value stands for `lanes` values: as many registers as they fill, and every operation is
+/// emitted for all of them before the next one is. The processor then always has independent work,
+/// and no type is wider than a register.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -30,7 +31,8 @@ class VectorEmitter final : public Emitter {
   /// All lanes from and to consecutive memory.
   Ref load(Type type, llvm::Value* address, llvm::Align alignment);
   void store(Type type, Ref value, llvm::Value* address, llvm::Align alignment);
-  /// The same past the caches, to an address that is aligned to whole vectors. Other threads may see it only after a fence.
+  /// The same past the caches, to an address that is aligned to whole vectors. Other threads may
+  /// see it only after a fence.
   void stream(Type type, Ref value, llvm::Value* address);
   /// One number in all lanes.
   Ref broadcast(Type type, llvm::Value* number);
@@ -53,7 +55,8 @@ class VectorEmitter final : public Emitter {
   /// The same lanes in more or fewer parts.
   Packet split(const Packet& packet, unsigned count);
   llvm::Value* intrinsic(unsigned id, llvm::ArrayRef<llvm::Value*> arguments);
-  llvm::Value* arithmetic(Operation operation, bool is_float, llvm::Value* a, llvm::Value* b, llvm::Value* c);
+  llvm::Value* arithmetic(Operation operation, bool is_float, llvm::Value* a, llvm::Value* b,
+                          llvm::Value* c);
   Ref convert(Type to, Type from, Ref value);
 
   llvm::IRBuilder<>& b_;

@@ -1,10 +1,11 @@
 /// An all-reduce over few ranks that is made of messages.
 ///
 /// Note [Sums in the order of ranks]
-/// The elements are cut into pieces, and each piece into one part per rank. Every rank collects its own part from all others, adds it up
-/// in the order of ranks, and sends it back to everybody: two messages deep, whereas a ring is as deep as there are ranks. A part is
-/// added up by one rank only, so all ranks get the same bits, and those are the bits that threads as ranks get. Pieces are small enough
-/// to be added up while they are in the cache; a few are under way at a time.
+/// The elements are cut into pieces, and each piece into one part per rank. Every rank collects its
+/// own part from all others, adds it up in the order of ranks, and sends it back to everybody: two
+/// messages deep, whereas a ring is as deep as there are ranks. A part is added up by one rank
+/// only, so all ranks get the same bits, and those are the bits that threads as ranks get. Pieces
+/// are small enough to be added up while they are in the cache; a few are under way at a time.
 #pragma once
 
 #include <mpi.h>
@@ -33,11 +34,12 @@ class DirectSum {
     int64_t count, element_bytes;
     MPI_Datatype type;
     MPI_Op op;
-    uint32_t
-        number;  ///< the same on all ranks; calls that are under way at the same time have different ones
+    uint32_t number;  ///< the same on all ranks; calls that are under way at the same time have
+                      ///< different ones
   };
 
-  /// Memory for parts of others that are added up, kept from sum to sum: fresh memory costs more than the sum of a short tensor.
+  /// Memory for parts of others that are added up, kept from sum to sum: fresh memory costs more
+  /// than the sum of a short tensor.
   class Buffers {
    public:
     using Buffer = std::unique_ptr<char[]>;
@@ -57,12 +59,15 @@ class DirectSum {
   };
 
   DirectSum(const Task& task, Buffers& buffers)
-      : t_(task), buffers_(buffers), tag_(kFirstTag + 2 * static_cast<int>(t_.number % (kTags / 2))) {
+      : t_(task),
+        buffers_(buffers),
+        tag_(kFirstTag + 2 * static_cast<int>(t_.number % (kTags / 2))) {
     MPI_Comm_rank(t_.comm, &rank_);
     MPI_Comm_size(t_.comm, &ranks_);
     // What is short goes to everybody at once, and everybody adds it up.
     whole_ = t_.count * t_.element_bytes <= kShortBytes;
-    piece_ = whole_ ? t_.count : std::max<int64_t>(1, kPieceBytes / t_.element_bytes / ranks_) * ranks_;
+    piece_ =
+        whole_ ? t_.count : std::max<int64_t>(1, kPieceBytes / t_.element_bytes / ranks_) * ranks_;
     begin_pieces();
   }
 
@@ -74,7 +79,8 @@ class DirectSum {
     for (bool moved = true; moved;) {
       moved = false;
       for (Piece& piece : window_) {
-        // Sums go back in the order of pieces, since messages with one tag are told apart by their order.
+        // Sums go back in the order of pieces, since messages with one tag are told apart by their
+        // order.
         if (piece.stage == Stage::collect && piece.first == next_back_ && arrived(piece)) {
           add_up(piece);
           next_back_ += piece_;
@@ -89,8 +95,8 @@ class DirectSum {
       }
       begin_pieces();
     }
-    return next_ >= t_.count &&
-           std::all_of(window_.begin(), window_.end(), [](const Piece& p) { return p.stage == Stage::idle; });
+    return next_ >= t_.count && std::all_of(window_.begin(), window_.end(),
+                                            [](const Piece& p) { return p.stage == Stage::idle; });
   }
 
  private:
@@ -100,12 +106,14 @@ class DirectSum {
     Stage stage = Stage::idle;
     int64_t first = 0, count = 0;
     std::vector<MPI_Request> requests;
-    Buffers::Buffer
-        others;  ///< this rank's part as the others have it; they have kPieceBytes together at most
+    /// This rank's part as the others have it; they have kPieceBytes together at most.
+    Buffers::Buffer others;
   };
 
   // The part of rank r, in elements of the piece.
-  int64_t begin_of(const Piece& piece, int r) const { return whole_ ? 0 : piece.count * r / ranks_; }
+  int64_t begin_of(const Piece& piece, int r) const {
+    return whole_ ? 0 : piece.count * r / ranks_;
+  }
   int64_t count_of(const Piece& piece, int r) const {
     return whole_ ? piece.count : begin_of(piece, r + 1) - begin_of(piece, r);
   }
@@ -114,8 +122,9 @@ class DirectSum {
   }
   /// The part of this rank as rank r has it.
   char* from(const Piece& piece, int r) const {
-    return r == rank_ ? part(piece, r)
-                      : piece.others.get() + (r - (r > rank_)) * count_of(piece, rank_) * t_.element_bytes;
+    return r == rank_
+               ? part(piece, r)
+               : piece.others.get() + (r - (r > rank_)) * count_of(piece, rank_) * t_.element_bytes;
   }
 
   void begin_pieces() {
@@ -136,14 +145,16 @@ class DirectSum {
     piece.stage = Stage::spread;
     piece.requests.clear();
     for_others([&](int r) { receive(piece, part(piece, r), count_of(piece, r), r, tag_ + 1); });
-    for_others([&](int r) { send(piece, part(piece, rank_), count_of(piece, rank_), r, tag_ + 1); });
+    for_others(
+        [&](int r) { send(piece, part(piece, rank_), count_of(piece, rank_), r, tag_ + 1); });
   }
   void add_up(Piece& piece) const {
     const auto count = static_cast<int>(count_of(piece, rank_));
     char* const sum = from(piece, 0);
     for (int r = 1; r < ranks_; ++r)
       check_mpi(MPI_Reduce_local(from(piece, r), sum, count, t_.type, t_.op), "MPI_Reduce_local");
-    if (rank_ != 0) std::memcpy(part(piece, rank_), sum, static_cast<size_t>(count * t_.element_bytes));
+    if (rank_ != 0)
+      std::memcpy(part(piece, rank_), sum, static_cast<size_t>(count * t_.element_bytes));
     piece.requests.clear();
   }
 

@@ -1,5 +1,6 @@
-/// What libgrapnel needs of MPI, on plain memory and without waiting. libgrapnel_mpi.so implements it; only that module knows MPI, and
-/// it is loaded when a program first asks for MPI: see docs/notes/013-mpi-in-a-module.md.
+/// What libgrapnel needs of MPI, on plain memory and without waiting. libgrapnel_mpi.so implements
+/// it; only that module knows MPI, and it is loaded when a program first asks for MPI: see
+/// docs/notes/013-mpi-in-a-module.md.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@ struct MpiOperation {
   void* output = nullptr;
 };
 
-/// Calls are made one at a time: by the thread that called connect(), or by any if allows_any_thread(). Failures of MPI are thrown as std::runtime_error.
+/// Calls are made one at a time: by the thread that called connect(), or by any if
+/// allows_any_thread(). Failures of MPI are thrown as std::runtime_error.
 class MpiTransport {
  public:
   virtual ~MpiTransport() = default;
@@ -29,7 +31,8 @@ class MpiTransport {
   /// An operation under way.
   using Ticket = int64_t;
 
-  /// False if the program has initialised MPI itself, in a way that allows calls from its own thread only.
+  /// False if the program has initialised MPI itself, in a way that allows calls from its own
+  /// thread only.
   virtual bool allows_thread() const = 0;
   /// After connect(): whether other threads may make calls, too, one at a time.
   virtual bool allows_any_thread() const = 0;
@@ -43,7 +46,8 @@ class MpiTransport {
   virtual bool test(Ticket ticket) = 0;
   /// A line of the same ranks: `*made` is set when the ticket is complete.
   virtual Ticket start_duplicate(Line line, Line* made) = 0;
-  /// A line of some ranks of `line`; blocks until all of `line` have called it. kNone for ranks that are not listed.
+  /// A line of some ranks of `line`; blocks until all of `line` have called it. kNone for ranks
+  /// that are not listed.
   virtual Line split(Line line, const int* ranks, int count) = 0;
   /// A line of ranks of the world; blocks until all of them have called it with the same number.
   virtual Line create(const int* world_ranks, int count, int number) = 0;

@@ -25,21 +25,25 @@ namespace grapnel::dist {
 
 namespace {
 
-/// Long sums are made in pieces that are summed while they are in the cache, several under way at a time.
+/// Long sums are made in pieces that are summed while they are in the cache, several under way at a
+/// time.
 constexpr int64_t kPieceBytes = 256 * 1024;
 
-// --- 16-bit arithmetic, which MPI does not have -----------------------------------------------------------------------------------
+// --- 16-bit arithmetic, which MPI does not have
+// -----------------------------------------------------------------------------------
 
 // Sums are what training sends; made for several instruction sets, they keep up with memory.
 #define GRAPNEL_EACH_ISA [[gnu::target_clones("arch=skylake-avx512", "arch=haswell", "default")]]
 #if defined(__x86_64__)
-// The processor's conversions round like ours, and two halves have no sum that is subnormal in float, so its modes do not matter.
+// The processor's conversions round like ours, and two halves have no sum that is subnormal in
+// float, so its modes do not matter.
 [[gnu::target("avx2,f16c")]] int add_eight_at_a_time(const Half* a, Half* b, int n) {
   int i = 0;
   for (; i + 8 <= n; i += 8) {
     const __m256 x = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a + i)));
     const __m256 y = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(b + i)));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(b + i), _mm256_cvtps_ph(_mm256_add_ps(x, y), _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(b + i),
+                     _mm256_cvtps_ph(_mm256_add_ps(x, y), _MM_FROUND_TO_NEAREST_INT));
   }
   return i;
 }
@@ -47,7 +51,8 @@ constexpr int64_t kPieceBytes = 256 * 1024;
 void add(const Half* __restrict a, Half* __restrict b, int n) {
   int i = 0;
 #if defined(__x86_64__)
-  static const bool has_conversions = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+  static const bool has_conversions =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
   if (has_conversions) i = add_eight_at_a_time(a, b, n);
 #endif
   for (; i < n; ++i) b[i] = Half(static_cast<float>(a[i]) + static_cast<float>(b[i]));
@@ -109,13 +114,16 @@ MPI_Op op_of(DType dtype, ReduceOp op) {
   __builtin_unreachable();
 }
 
-/// Open MPI's plugins find its symbols only if they are global, and this module was loaded privately.
+/// Open MPI's plugins find its symbols only if they are global, and this module was loaded
+/// privately.
 void show_to_plugins() {
   Dl_info info;
-  if (dladdr(reinterpret_cast<const void*>(&MPI_Init_thread), &info) && info.dli_fname) dlopen(info.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+  if (dladdr(reinterpret_cast<const void*>(&MPI_Init_thread), &info) && info.dli_fname)
+    dlopen(info.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
 }
 
-// --- the transport ------------------------------------------------------------------------------------------------------------------
+// --- the transport
+// ------------------------------------------------------------------------------------------------------------------
 
 constexpr int kNoteSize = 1024;
 
@@ -141,7 +149,8 @@ class Transport final : public MpiTransport {
     MPI_Initialized(&initialized);
     if (!initialized) {
       show_to_plugins();
-      // This thread will make all calls, so the lowest level would do; asking for more lets the program use MPI, too.
+      // This thread will make all calls, so the lowest level would do; asking for more lets the
+      // program use MPI, too.
       check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread");
       owns_ = true;
     }
@@ -181,7 +190,9 @@ class Transport final : public MpiTransport {
     Pending& p = it->second;
     if (p.sum && !p.sum->advance()) return false;
     int done = 0;
-    check_mpi(MPI_Testall(static_cast<int>(p.requests.size()), p.requests.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
+    check_mpi(MPI_Testall(static_cast<int>(p.requests.size()), p.requests.data(), &done,
+                          MPI_STATUSES_IGNORE),
+              "MPI_Testall");
     if (!done) return false;
     if (p.whole != MPI_DATATYPE_NULL) MPI_Type_free(&p.whole);
     if (p.duplicate) *p.made = add(*p.duplicate);
@@ -193,7 +204,8 @@ class Transport final : public MpiTransport {
     Pending pending;
     pending.duplicate = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
     pending.made = made;
-    check_mpi(MPI_Comm_idup(comm_of(line), pending.duplicate.get(), &next_request(pending)), "MPI_Comm_idup");
+    check_mpi(MPI_Comm_idup(comm_of(line), pending.duplicate.get(), &next_request(pending)),
+              "MPI_Comm_idup");
     return keep(std::move(pending));
   }
 
@@ -202,7 +214,9 @@ class Transport final : public MpiTransport {
     const int* at = std::find(ranks, ranks + count, own);
     MPI_Comm made = MPI_COMM_NULL;
     const bool member = at != ranks + count;
-    check_mpi(MPI_Comm_split(comm_of(line), member ? 0 : MPI_UNDEFINED, member ? static_cast<int>(at - ranks) : 0, &made), "MPI_Comm_split");
+    check_mpi(MPI_Comm_split(comm_of(line), member ? 0 : MPI_UNDEFINED,
+                             member ? static_cast<int>(at - ranks) : 0, &made),
+              "MPI_Comm_split");
     return member ? add(made) : kNone;
   }
 
@@ -235,7 +249,9 @@ class Transport final : public MpiTransport {
       sent_.emplace_back(kNoteSize, '\0');
       std::strncpy(sent_.back().data(), text, kNoteSize - 1);
       MPI_Request request;
-      if (MPI_Isend(sent_.back().data(), kNoteSize, MPI_CHAR, r, 0, notes_, &request) == MPI_SUCCESS) MPI_Request_free(&request);
+      if (MPI_Isend(sent_.back().data(), kNoteSize, MPI_CHAR, r, 0, notes_, &request) ==
+          MPI_SUCCESS)
+        MPI_Request_free(&request);
     }
   }
   const char* next_note() override {
@@ -257,7 +273,8 @@ class Transport final : public MpiTransport {
   struct LineState {
     MPI_Comm comm = MPI_COMM_NULL;
     int ranks = 0;
-    uint32_t sums = 0;  ///< direct sums so far: the same on all ranks, since they make the same calls in the same order
+    uint32_t sums = 0;  ///< direct sums so far: the same on all ranks, since they make the same
+                        ///< calls in the same order
   };
   MPI_Comm comm_of(Line line) const { return lines_[static_cast<size_t>(line)].comm; }
   Line add(MPI_Comm comm) {
@@ -278,7 +295,9 @@ class Transport final : public MpiTransport {
     pending_.emplace(++last_ticket_, std::move(pending));
     return last_ticket_;
   }
-  static MPI_Request& next_request(Pending& pending) { return pending.requests.emplace_back(MPI_REQUEST_NULL); }
+  static MPI_Request& next_request(Pending& pending) {
+    return pending.requests.emplace_back(MPI_REQUEST_NULL);
+  }
   void expect_note() {
     note_.assign(kNoteSize, '\0');
     MPI_Irecv(note_.data(), kNoteSize, MPI_CHAR, MPI_ANY_SOURCE, 0, notes_, &note_request_);
@@ -313,20 +332,36 @@ class Transport final : public MpiTransport {
     const int count = large && !reduces ? 1 : static_cast<int>(std::min(call.count, largest_));
     switch (call.kind) {
       case CallKind::barrier:
-      case CallKind::split: check_mpi(MPI_Ibarrier(comm, &next_request(pending)), "MPI_Ibarrier"); return;
+      case CallKind::split:
+        check_mpi(MPI_Ibarrier(comm, &next_request(pending)), "MPI_Ibarrier");
+        return;
       case CallKind::all_reduce: return all_reduce(line, operation, pending);
       case CallKind::reduce_scatter: return reduce_scatter(comm, operation, pending);
       case CallKind::broadcast:
-        check_mpi(MPI_Ibcast(operation.output, count, type, call.peer, comm, &next_request(pending)), "MPI_Ibcast");
+        check_mpi(
+            MPI_Ibcast(operation.output, count, type, call.peer, comm, &next_request(pending)),
+            "MPI_Ibcast");
         return;
       case CallKind::all_gather:
-        check_mpi(MPI_Iallgather(operation.input, count, type, operation.output, count, type, comm, &next_request(pending)), "MPI_Iallgather");
+        check_mpi(MPI_Iallgather(operation.input, count, type, operation.output, count, type, comm,
+                                 &next_request(pending)),
+                  "MPI_Iallgather");
         return;
       case CallKind::all_to_all:
-        check_mpi(MPI_Ialltoall(operation.input, count, type, operation.output, count, type, comm, &next_request(pending)), "MPI_Ialltoall");
+        check_mpi(MPI_Ialltoall(operation.input, count, type, operation.output, count, type, comm,
+                                &next_request(pending)),
+                  "MPI_Ialltoall");
         return;
-      case CallKind::send: check_mpi(MPI_Isend(operation.input, count, type, call.peer, call.tag, comm, &next_request(pending)), "MPI_Isend"); return;
-      case CallKind::recv: check_mpi(MPI_Irecv(operation.output, count, type, call.peer, call.tag, comm, &next_request(pending)), "MPI_Irecv"); return;
+      case CallKind::send:
+        check_mpi(MPI_Isend(operation.input, count, type, call.peer, call.tag, comm,
+                            &next_request(pending)),
+                  "MPI_Isend");
+        return;
+      case CallKind::recv:
+        check_mpi(MPI_Irecv(operation.output, count, type, call.peer, call.tag, comm,
+                            &next_request(pending)),
+                  "MPI_Irecv");
+        return;
     }
   }
 
@@ -338,13 +373,16 @@ class Transport final : public MpiTransport {
     const MPI_Op op = op_of(call.dtype, call.op);
     const bool few = line.ranks > 1 && line.ranks <= DirectSum::kMostRanks;
     if (few && has_tags_ && call.count > 0 && call.count <= largest_) {
-      pending.sum = std::make_unique<DirectSum>(DirectSum::Task{line.comm, data, call.count, size, type, op, line.sums++}, buffers_);
+      pending.sum = std::make_unique<DirectSum>(
+          DirectSum::Task{line.comm, data, call.count, size, type, op, line.sums++}, buffers_);
       return;
     }
     const int64_t most = std::min(largest_, kPieceBytes / size);
     for (int64_t at = 0; at < call.count || at == 0; at += most) {
       const int count = static_cast<int>(std::min(most, call.count - at));
-      check_mpi(MPI_Iallreduce(MPI_IN_PLACE, data + at * size, count, type, op, line.comm, &next_request(pending)), "MPI_Iallreduce");
+      check_mpi(MPI_Iallreduce(MPI_IN_PLACE, data + at * size, count, type, op, line.comm,
+                               &next_request(pending)),
+                "MPI_Iallreduce");
       if (call.count == 0) return;
     }
   }
@@ -354,8 +392,10 @@ class Transport final : public MpiTransport {
     const MPI_Datatype type = type_of(call.dtype);
     const MPI_Op op = op_of(call.dtype, call.op);
     if (call.count <= largest_) {
-      check_mpi(MPI_Ireduce_scatter_block(operation.input, operation.output, static_cast<int>(call.count), type, op, comm, &next_request(pending)),
-                "MPI_Ireduce_scatter_block");
+      check_mpi(
+          MPI_Ireduce_scatter_block(operation.input, operation.output, static_cast<int>(call.count),
+                                    type, op, comm, &next_request(pending)),
+          "MPI_Ireduce_scatter_block");
       return;
     }
     int ranks = 0;
@@ -363,8 +403,12 @@ class Transport final : public MpiTransport {
     const auto size = static_cast<int64_t>(element_size(call.dtype));
     for (int r = 0; r < ranks; ++r)
       for (int64_t at = 0; at < call.count; at += largest_)
-        check_mpi(MPI_Ireduce(static_cast<const char*>(operation.input) + (r * call.count + at) * size, static_cast<char*>(operation.output) + at * size,
-                              static_cast<int>(std::min(largest_, call.count - at)), type, op, r, comm, &next_request(pending)), "MPI_Ireduce");
+        check_mpi(
+            MPI_Ireduce(static_cast<const char*>(operation.input) + (r * call.count + at) * size,
+                        static_cast<char*>(operation.output) + at * size,
+                        static_cast<int>(std::min(largest_, call.count - at)), type, op, r, comm,
+                        &next_request(pending)),
+            "MPI_Ireduce");
   }
 
   bool owns_ = false, has_tags_ = false;
@@ -384,7 +428,8 @@ class Transport final : public MpiTransport {
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) MpiTransport* grapnel_mpi_transport(uint32_t version) {
+extern "C" __attribute__((visibility("default"))) MpiTransport* grapnel_mpi_transport(
+    uint32_t version) {
   return version == kMpiTransportVersion ? new Transport : nullptr;
 }
 

@@ -13,7 +13,10 @@ Tensor relu_backward(const Tensor& g, const Tensor& y);
 /// max(x, 0); NaN stays.
 struct Relu : Pointwise<1> {
   static constexpr std::string_view name = "relu";
-  template <class S> static S scalar(S x) { return select(x < 0.0, S(0.0), x); }
+  template <class S>
+  static S scalar(S x) {
+    return select(x < 0.0, S(0.0), x);
+  }
   static constexpr SaveMask saves[] = {output()};
   static Grads grad(const Saved& s, const Tensor& g) { return {relu_backward(g, s.output())}; }
   static Samples samples() { return sample_values({-1.5, -0.1, 0.5, 2.0}); }
@@ -21,19 +24,29 @@ struct Relu : Pointwise<1> {
 
 struct ReluBackward : Pointwise<2> {
   static constexpr std::string_view name = "relu_backward";
-  template <class S> static S scalar(S g, S y) { return select(y > 0.0, g, S(0.0)); }
+  template <class S>
+  static S scalar(S g, S y) {
+    return select(y > 0.0, g, S(0.0));
+  }
   static constexpr SaveMask saves[] = {input(1), 0};
   // Flat in y almost everywhere.
-  static Grads grad(const Saved& s, const Tensor& g) { return {s.needs(0) ? relu_backward(g, s.input(1)) : Tensor(), Tensor()}; }
+  static Grads grad(const Saved& s, const Tensor& g) {
+    return {s.needs(0) ? relu_backward(g, s.input(1)) : Tensor(), Tensor()};
+  }
   static Samples samples() { return {{{sample_tensor({2, 3}), sample_tensor({2, 3}, -1, 3)}, {}}}; }
 };
 
 /// x for x > 0, slope * x elsewhere.
 struct LeakyRelu : Pointwise<2> {
   static constexpr std::string_view name = "leaky_relu";
-  template <class S> static S scalar(S x, S slope) { return select(x > 0.0, x, x * slope); }
+  template <class S>
+  static S scalar(S x, S slope) {
+    return select(x > 0.0, x, x * slope);
+  }
   static constexpr SaveMask saves[] = {input(0) | input(1), 0};
-  static Grads grad(const Saved& s, const Tensor& g) { return {where(s.input(0) > 0, g, g * s.input(1)), Tensor()}; }
+  static Grads grad(const Saved& s, const Tensor& g) {
+    return {where(s.input(0) > 0, g, g * s.input(1)), Tensor()};
+  }
   static Samples samples() { return {{{sample_tensor({3, 3}), wrap_number(0.1)}, {}}}; }
 };
 
@@ -42,7 +55,8 @@ struct Sigmoid : Pointwise<1> {
   static constexpr std::string_view name = "sigmoid";
   static constexpr TypeRule type_rule = TypeRule::floating;
   // exp only ever sees a number that is not positive, so it cannot overflow.
-  template <class S> static S scalar(S x) {
+  template <class S>
+  static S scalar(S x) {
     const S e = exp(-abs(x));
     return select(x >= 0.0, S(1.0), e) / (S(1.0) + e);
   }
@@ -59,7 +73,10 @@ struct Sigmoid : Pointwise<1> {
 struct Silu : Pointwise<1> {
   static constexpr std::string_view name = "silu";
   static constexpr TypeRule type_rule = TypeRule::floating;
-  template <class S> static S scalar(S x) { return x * Sigmoid::scalar(x); }
+  template <class S>
+  static S scalar(S x) {
+    return x * Sigmoid::scalar(x);
+  }
   static constexpr SaveMask saves[] = {input(0)};
   static Grads grad(const Saved& s, const Tensor& g) {
     const Tensor x = s.input(0), p = sigmoid(x);
@@ -76,7 +93,10 @@ inline constexpr double kSqrtTwoOverPi = 0.797884560802865355879892119869;
 struct Gelu : Pointwise<1> {
   static constexpr std::string_view name = "gelu";
   static constexpr TypeRule type_rule = TypeRule::floating;
-  template <class S> static S scalar(S x) { return S(0.5) * x * (S(1.0) + erf(x * S(kSqrtHalf))); }
+  template <class S>
+  static S scalar(S x) {
+    return S(0.5) * x * (S(1.0) + erf(x * S(kSqrtHalf)));
+  }
   static constexpr SaveMask saves[] = {input(0)};
   static Grads grad(const Saved& s, const Tensor& g) {
     const Tensor x = s.input(0);
@@ -89,7 +109,8 @@ struct Gelu : Pointwise<1> {
 struct GeluTanh : Pointwise<1> {
   static constexpr std::string_view name = "gelu_tanh";
   static constexpr TypeRule type_rule = TypeRule::floating;
-  template <class S> static S scalar(S x) {
+  template <class S>
+  static S scalar(S x) {
     const S inner = S(kSqrtTwoOverPi) * (x + S(0.044715) * (x * x * x));
     return S(0.5) * x * (S(1.0) + tanh(inner));
   }
@@ -97,7 +118,8 @@ struct GeluTanh : Pointwise<1> {
   static Grads grad(const Saved& s, const Tensor& g) {
     const Tensor x = s.input(0), x2 = x * x;
     const Tensor t = tanh((x + x2 * x * 0.044715) * kSqrtTwoOverPi);
-    return {g * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * ((1.0 + x2 * 0.134145) * kSqrtTwoOverPi))};
+    return {g *
+            (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * ((1.0 + x2 * 0.134145) * kSqrtTwoOverPi))};
   }
   static Samples samples() { return sample_values({-3.0, -1.0, 0.0, 1.0, 4.0}); }
 };
@@ -106,7 +128,8 @@ struct GeluTanh : Pointwise<1> {
 struct Softplus : Pointwise<3> {
   static constexpr std::string_view name = "softplus";
   static constexpr TypeRule type_rule = TypeRule::floating;
-  template <class S> static S scalar(S x, S beta, S threshold) {
+  template <class S>
+  static S scalar(S x, S beta, S threshold) {
     const S z = x * beta;
     const S soft = (select(z > 0.0, z, S(0.0)) + log1p(exp(-abs(z)))) / beta;
     return select(z > threshold, x, soft);
@@ -116,14 +139,19 @@ struct Softplus : Pointwise<3> {
     const Tensor z = s.input(0) * s.input(1);
     return {where(z > s.input(2), g, g * sigmoid(z))};
   }
-  static Samples samples() { return {{{sample_tensor({3, 3}), wrap_number(1.5), wrap_number(2.0)}, {}}}; }
+  static Samples samples() {
+    return {{{sample_tensor({3, 3}), wrap_number(1.5), wrap_number(2.0)}, {}}};
+  }
 };
 
 /// x for x > 0, alpha * (exp(x) - 1) elsewhere.
 struct Elu : Pointwise<2> {
   static constexpr std::string_view name = "elu";
   static constexpr TypeRule type_rule = TypeRule::floating;
-  template <class S> static S scalar(S x, S alpha) { return select(x > 0.0, x, alpha * expm1(x)); }
+  template <class S>
+  static S scalar(S x, S alpha) {
+    return select(x > 0.0, x, alpha * expm1(x));
+  }
   static constexpr SaveMask saves[] = {input(0) | input(1), 0};
   static Grads grad(const Saved& s, const Tensor& g) {
     const Tensor x = s.input(0);

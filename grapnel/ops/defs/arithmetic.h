@@ -9,14 +9,20 @@ namespace grapnel {
 
 struct Add : Pointwise<2> {
   static constexpr std::string_view name = "add";
-  template <class S> static S scalar(S a, S b) { return a + b; }
+  template <class S>
+  static S scalar(S a, S b) {
+    return a + b;
+  }
   static Grads grad(const Saved&, const Tensor& g) { return {g, g}; }
   static Samples samples() { return sample_pairs({-1.5, 0.25, 3.0}, {2.0, -0.5, 0.125}); }
 };
 
 struct Sub : Pointwise<2> {
   static constexpr std::string_view name = "sub";
-  template <class S> static S scalar(S a, S b) { return a - b; }
+  template <class S>
+  static S scalar(S a, S b) {
+    return a - b;
+  }
   static Grads grad(const Saved& s, const Tensor& g) { return {g, s.needs(1) ? -g : Tensor()}; }
   static Samples samples() { return sample_pairs({-1.5, 0.25, 3.0}, {2.0, -0.5, 0.125}); }
 };
@@ -24,17 +30,26 @@ struct Sub : Pointwise<2> {
 /// a + alpha * b, rounded twice like the two ops it stands for.
 struct AddScaled : Pointwise<3> {
   static constexpr std::string_view name = "add_scaled";
-  template <class S> static S scalar(S a, S b, S alpha) { return a + alpha * b; }
+  template <class S>
+  static S scalar(S a, S b, S alpha) {
+    return a + alpha * b;
+  }
   static constexpr SaveMask saves[] = {0, input(2), input(1)};
   static Grads grad(const Saved& s, const Tensor& g) {
     return {g, s.needs(1) ? g * s.input(2) : Tensor(), s.needs(2) ? g * s.input(1) : Tensor()};
   }
-  static Samples samples() { return {{{sample_tensor({2, 3}), sample_tensor({2, 3}, -1, 3), sample_tensor({}, 0.5, 0.75)}, {}}}; }
+  static Samples samples() {
+    return {
+        {{sample_tensor({2, 3}), sample_tensor({2, 3}, -1, 3), sample_tensor({}, 0.5, 0.75)}, {}}};
+  }
 };
 
 struct Mul : Pointwise<2> {
   static constexpr std::string_view name = "mul";
-  template <class S> static S scalar(S a, S b) { return a * b; }
+  template <class S>
+  static S scalar(S a, S b) {
+    return a * b;
+  }
   static constexpr SaveMask saves[] = {input(1), input(0)};
   static Grads grad(const Saved& s, const Tensor& g) {
     return {s.needs(0) ? g * s.input(1) : Tensor(), s.needs(1) ? g * s.input(0) : Tensor()};
@@ -46,7 +61,10 @@ struct Mul : Pointwise<2> {
 struct Div : Pointwise<2> {
   static constexpr std::string_view name = "div";
   static constexpr TypeRule type_rule = TypeRule::floating;
-  template <class S> static S scalar(S a, S b) { return a / b; }
+  template <class S>
+  static S scalar(S a, S b) {
+    return a / b;
+  }
   static constexpr SaveMask saves[] = {input(1), input(1) | output()};
   static Grads grad(const Saved& s, const Tensor& g) {
     const Tensor b = s.input(1);
@@ -57,7 +75,8 @@ struct Div : Pointwise<2> {
 
 struct FloorDivide : Pointwise<2> {
   static constexpr std::string_view name = "floor_divide";
-  template <class S> static S scalar(S a, S b) {
+  template <class S>
+  static S scalar(S a, S b) {
     if constexpr (is_int<S>) {
       const S q = a / b;
       return select((q * b != a) & ((a < 0.0) != (b < 0.0)), q - 1.0, q);
@@ -77,7 +96,8 @@ struct FloorDivide : Pointwise<2> {
 /// What is left of a after taking out whole multiples of b; the sign is a's.
 struct Fmod : Pointwise<2> {
   static constexpr std::string_view name = "fmod";
-  template <class S> static S scalar(S a, S b) {
+  template <class S>
+  static S scalar(S a, S b) {
     if constexpr (is_int<S>) return a - (a / b) * b;
     else return fmod(a, b);
   }
@@ -91,7 +111,8 @@ struct Fmod : Pointwise<2> {
 /// What is left of a after taking out whole multiples of b; the sign is b's.
 struct Remainder : Pointwise<2> {
   static constexpr std::string_view name = "remainder";
-  template <class S> static S scalar(S a, S b) {
+  template <class S>
+  static S scalar(S a, S b) {
     S r;
     if constexpr (is_int<S>) r = a - (a / b) * b;
     else r = fmod(a, b);
@@ -106,7 +127,8 @@ struct Remainder : Pointwise<2> {
 
 struct Pow : Pointwise<2> {
   static constexpr std::string_view name = "pow";
-  template <class S> static S scalar(S a, S b) {
+  template <class S>
+  static S scalar(S a, S b) {
     if constexpr (is_int<S>) {
       // Square and multiply over all bits of the exponent; negative exponents are refused before.
       S result = 1.0;
@@ -125,7 +147,8 @@ struct Pow : Pointwise<2> {
     Tensor ga, gb;
     if (s.needs(0)) {
       const Tensor a = s.input(0), b = s.input(1);
-      // x^0 is flat, also at x = 0, where b * x^(b-1) would be 0 * inf. A power again, not a square: derivatives of every order exist.
+      // x^0 is flat, also at x = 0, where b * x^(b-1) would be 0 * inf. A power again, not a
+      // square: derivatives of every order exist.
       ga = g * where(b == 0, 0.0, b * apply<Pow>(a, b - 1));
     }
     if (s.needs(1)) {
@@ -140,35 +163,52 @@ struct Pow : Pointwise<2> {
 /// NaN wins, as in PyTorch. Where both are equal each gets half of the gradient.
 struct Minimum : Pointwise<2> {
   static constexpr std::string_view name = "minimum";
-  template <class S> static S scalar(S a, S b) { return select((a < b) | (a != a), a, b); }
+  template <class S>
+  static S scalar(S a, S b) {
+    return select((a < b) | (a != a), a, b);
+  }
   static constexpr SaveMask saves[] = {input(0) | input(1), input(0) | input(1)};
-  static Grads grad(const Saved& s, const Tensor& g) { return extremum_grads(s, g, s.input(0) < s.input(1)); }
+  static Grads grad(const Saved& s, const Tensor& g) {
+    return extremum_grads(s, g, s.input(0) < s.input(1));
+  }
   static Samples samples() { return sample_pairs({-1.5, 0.25, 3.0}, {2.0, -0.5, 0.125}); }
   static Grads extremum_grads(const Saved& s, const Tensor& g, const Tensor& first_wins) {
     const Tensor tie = s.input(0) == s.input(1);
     const Tensor shared = where(tie, g * 0.5, g);
-    return {s.needs(0) ? where(first_wins | tie, shared, 0.0) : Tensor(), s.needs(1) ? where(first_wins, 0.0, shared) : Tensor()};
+    return {s.needs(0) ? where(first_wins | tie, shared, 0.0) : Tensor(),
+            s.needs(1) ? where(first_wins, 0.0, shared) : Tensor()};
   }
 };
 
 struct Maximum : Pointwise<2> {
   static constexpr std::string_view name = "maximum";
-  template <class S> static S scalar(S a, S b) { return select((a > b) | (a != a), a, b); }
+  template <class S>
+  static S scalar(S a, S b) {
+    return select((a > b) | (a != a), a, b);
+  }
   static constexpr SaveMask saves[] = {input(0) | input(1), input(0) | input(1)};
-  static Grads grad(const Saved& s, const Tensor& g) { return Minimum::extremum_grads(s, g, s.input(0) > s.input(1)); }
+  static Grads grad(const Saved& s, const Tensor& g) {
+    return Minimum::extremum_grads(s, g, s.input(0) > s.input(1));
+  }
   static Samples samples() { return sample_pairs({-1.5, 0.25, 3.0}, {2.0, -0.5, 0.125}); }
 };
 
 struct Neg : Pointwise<1> {
   static constexpr std::string_view name = "neg";
-  template <class S> static S scalar(S x) { return -x; }
+  template <class S>
+  static S scalar(S x) {
+    return -x;
+  }
   static Grads grad(const Saved&, const Tensor& g) { return {-g}; }
   static Samples samples() { return sample_values({-1.5, 0.0, 2.0}); }
 };
 
 struct Abs : Pointwise<1> {
   static constexpr std::string_view name = "abs";
-  template <class S> static S scalar(S x) { return abs(x); }
+  template <class S>
+  static S scalar(S x) {
+    return abs(x);
+  }
   static constexpr SaveMask saves[] = {input(0)};
   static Grads grad(const Saved& s, const Tensor& g) { return {g * sign(s.input(0))}; }
   static Samples samples() { return sample_values({-1.5, 0.5, 2.0}); }
@@ -176,14 +216,20 @@ struct Abs : Pointwise<1> {
 
 struct Sign : Pointwise<1> {
   static constexpr std::string_view name = "sign";
-  template <class S> static S scalar(S x) { return select(x > 0.0, S(1.0), select(x < 0.0, S(-1.0), select(x == 0.0, S(0.0), x))); }
+  template <class S>
+  static S scalar(S x) {
+    return select(x > 0.0, S(1.0), select(x < 0.0, S(-1.0), select(x == 0.0, S(0.0), x)));
+  }
   static Grads grad(const Saved&, const Tensor& g) { return {g * 0.0}; }
   static Samples samples() { return sample_values({-1.5, 0.5, 2.0}); }
 };
 
 struct Square : Pointwise<1> {
   static constexpr std::string_view name = "square";
-  template <class S> static S scalar(S x) { return x * x; }
+  template <class S>
+  static S scalar(S x) {
+    return x * x;
+  }
   static constexpr SaveMask saves[] = {input(0)};
   static Grads grad(const Saved& s, const Tensor& g) { return {g * s.input(0) * 2.0}; }
   static Samples samples() { return sample_values({-1.5, 0.0, 2.0}); }
@@ -192,7 +238,10 @@ struct Square : Pointwise<1> {
 struct Reciprocal : Pointwise<1> {
   static constexpr std::string_view name = "reciprocal";
   static constexpr TypeRule type_rule = TypeRule::floating;
-  template <class S> static S scalar(S x) { return S(1.0) / x; }
+  template <class S>
+  static S scalar(S x) {
+    return S(1.0) / x;
+  }
   static constexpr SaveMask saves[] = {output()};
   static Grads grad(const Saved& s, const Tensor& g) {
     const Tensor y = s.output();
@@ -209,20 +258,32 @@ struct Rounding : Pointwise<1> {
 };
 struct Floor : Rounding<Floor> {
   static constexpr std::string_view name = "floor";
-  template <class S> static S scalar(S x) { return floor(x); }
+  template <class S>
+  static S scalar(S x) {
+    return floor(x);
+  }
 };
 struct Ceil : Rounding<Ceil> {
   static constexpr std::string_view name = "ceil";
-  template <class S> static S scalar(S x) { return ceil(x); }
+  template <class S>
+  static S scalar(S x) {
+    return ceil(x);
+  }
 };
 /// Halves go to the even neighbour.
 struct Round : Rounding<Round> {
   static constexpr std::string_view name = "round";
-  template <class S> static S scalar(S x) { return round_even(x); }
+  template <class S>
+  static S scalar(S x) {
+    return round_even(x);
+  }
 };
 struct Trunc : Rounding<Trunc> {
   static constexpr std::string_view name = "trunc";
-  template <class S> static S scalar(S x) { return trunc(x); }
+  template <class S>
+  static S scalar(S x) {
+    return trunc(x);
+  }
 };
 
 /// start + weight * (end - start)
@@ -230,26 +291,39 @@ struct Lerp : Pointwise<3> {
   static constexpr std::string_view name = "lerp";
   static constexpr TypeRule type_rule = TypeRule::floating;
   // From the nearer end, so that weight 1 gives `end` exactly.
-  template <class S> static S scalar(S a, S b, S w) { return select(abs(w) < 0.5, a + w * (b - a), b - (b - a) * (S(1.0) - w)); }
+  template <class S>
+  static S scalar(S a, S b, S w) {
+    return select(abs(w) < 0.5, a + w * (b - a), b - (b - a) * (S(1.0) - w));
+  }
   static constexpr SaveMask saves[] = {input(2), input(2), input(0) | input(1)};
   static Grads grad(const Saved& s, const Tensor& g) {
     return {s.needs(0) ? g * (1.0 - s.input(2)) : Tensor(), s.needs(1) ? g * s.input(2) : Tensor(),
             s.needs(2) ? g * (s.input(1) - s.input(0)) : Tensor()};
   }
-  static Samples samples() { return {{{sample_tensor({2, 3}), sample_tensor({2, 3}, 1, 4), sample_tensor({2, 3}, 0.1, 0.9)}, {}}}; }
+  static Samples samples() {
+    return {{{sample_tensor({2, 3}), sample_tensor({2, 3}, 1, 4), sample_tensor({2, 3}, 0.1, 0.9)},
+             {}}};
+  }
 };
 
 /// x + value * a * b
 struct Addcmul : Pointwise<4> {
   static constexpr std::string_view name = "addcmul";
-  template <class S> static S scalar(S x, S a, S b, S value) { return x + value * a * b; }
-  static constexpr SaveMask saves[] = {0, input(2) | input(3), input(1) | input(3), input(1) | input(2)};
+  template <class S>
+  static S scalar(S x, S a, S b, S value) {
+    return x + value * a * b;
+  }
+  static constexpr SaveMask saves[] = {0, input(2) | input(3), input(1) | input(3),
+                                       input(1) | input(2)};
   static Grads grad(const Saved& s, const Tensor& g) {
-    return {g, s.needs(1) ? g * s.input(3) * s.input(2) : Tensor(), s.needs(2) ? g * s.input(3) * s.input(1) : Tensor(),
+    return {g, s.needs(1) ? g * s.input(3) * s.input(2) : Tensor(),
+            s.needs(2) ? g * s.input(3) * s.input(1) : Tensor(),
             s.needs(3) ? g * s.input(1) * s.input(2) : Tensor()};
   }
   static Samples samples() {
-    return {{{sample_tensor({2, 3}), sample_tensor({3}), sample_tensor({2, 1}), sample_tensor({}, 0.5, 0.75)}, {}}};
+    return {{{sample_tensor({2, 3}), sample_tensor({3}), sample_tensor({2, 1}),
+              sample_tensor({}, 0.5, 0.75)},
+             {}}};
   }
 };
 
@@ -257,8 +331,12 @@ struct Addcmul : Pointwise<4> {
 struct Addcdiv : Pointwise<4> {
   static constexpr std::string_view name = "addcdiv";
   static constexpr TypeRule type_rule = TypeRule::floating;
-  template <class S> static S scalar(S x, S a, S b, S value) { return x + value * a / b; }
-  static constexpr SaveMask saves[] = {0, input(2) | input(3), input(1) | input(2) | input(3), input(1) | input(2)};
+  template <class S>
+  static S scalar(S x, S a, S b, S value) {
+    return x + value * a / b;
+  }
+  static constexpr SaveMask saves[] = {0, input(2) | input(3), input(1) | input(2) | input(3),
+                                       input(1) | input(2)};
   static Grads grad(const Saved& s, const Tensor& g) {
     Tensor ga, gb, gv;
     if (s.needs(1)) ga = g * s.input(3) / s.input(2);
@@ -270,7 +348,9 @@ struct Addcdiv : Pointwise<4> {
     return {g, ga, gb, gv};
   }
   static Samples samples() {
-    return {{{sample_tensor({2, 3}), sample_tensor({3}), sample_tensor({2, 1}, 1, 2), sample_tensor({}, 0.5, 0.75)}, {}}};
+    return {{{sample_tensor({2, 3}), sample_tensor({3}), sample_tensor({2, 1}, 1, 2),
+              sample_tensor({}, 0.5, 0.75)},
+             {}}};
   }
 };
 

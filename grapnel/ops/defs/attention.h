@@ -1,4 +1,5 @@
-/// Attention as one op: the scores of a block of queries live in the cache and never in memory, and a causal block is no wider than it sees.
+/// Attention as one op: the scores of a block of queries live in the cache and never in memory, and
+/// a causal block is no wider than it sees.
 #pragma once
 
 #include "grapnel/ops/define.h"
@@ -15,8 +16,9 @@ struct AttentionAttrs {
   }
 };
 
-/// softmax(scale * q @ k.mT) @ v of q [B, H, L, E], k [B, H, S, E] and v [B, H, S, D], given as [B, L, H, D]: the heads of a token side by
-/// side, as the layer after attention reads them. Narrow types are computed in f32 and rounded once.
+/// softmax(scale * q @ k.mT) @ v of q [B, H, L, E], k [B, H, S, E] and v [B, H, S, D], given as [B,
+/// L, H, D]: the heads of a token side by side, as the layer after attention reads them. Narrow
+/// types are computed in f32 and rounded once.
 struct Attention : Call<3> {
   static constexpr std::string_view name = "attention";
   using Attrs = AttentionAttrs;
@@ -28,8 +30,9 @@ struct Attention : Call<3> {
   static Samples samples();
 };
 
-/// Takes the gradient of the result, q, k and v; gives the gradients of q, k and v, heads side by side. Weights are computed again: that is
-/// less work than fetching them from memory, which they would fill with the square of the length.
+/// Takes the gradient of the result, q, k and v; gives the gradients of q, k and v, heads side by
+/// side. Weights are computed again: that is less work than fetching them from memory, which they
+/// would fill with the square of the length.
 struct AttentionBackward : Call<4> {
   static constexpr std::string_view name = "attention_backward";
   using Attrs = AttentionAttrs;

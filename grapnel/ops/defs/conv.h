@@ -1,5 +1,5 @@
-/// Two-dimensional convolution and its two gradients. Each of the three is bilinear, and the gradients of each are the other
-/// two, so everything can be differentiated any number of times.
+/// Two-dimensional convolution and its two gradients. Each of the three is bilinear, and the
+/// gradients of each are the other two, so everything can be differentiated any number of times.
 // N batch, C input channels, O output channels; sizes are [vertical, horizontal].
 #pragma once
 
@@ -21,7 +21,8 @@ struct ConvAttrs {
   }
 };
 
-/// x [N, C, h, w] with weight [O, C / groups, kh, kw]; the optional bias [O] is added to the finished result.
+/// x [N, C, h, w] with weight [O, C / groups, kh, kw]; the optional bias [O] is added to the
+/// finished result.
 struct Conv2d : Call<3> {
   static constexpr std::string_view name = "conv2d";
   using Attrs = ConvAttrs;

@@ -9,7 +9,9 @@ namespace grapnel {
 struct Clone : Call<1> {
   static constexpr std::string_view name = "clone";
   static constexpr bool elementwise = true;
-  static void infer(Inputs in, const Attrs&, Specs& out) { out.push_back({in[0]->shape(), in[0]->dtype()}); }
+  static void infer(Inputs in, const Attrs&, Specs& out) {
+    out.push_back({in[0]->shape(), in[0]->dtype()});
+  }
   static void run(Inputs in, const Attrs&, std::span<Tensor> out) { copy_elements(out[0], *in[0]); }
   static Grads grad(const Saved&, const Tensor& g) { return {g}; }
   static Samples samples() { return {{{sample_tensor({2, 3})}, {}}, {{sample_tensor({})}, {}}}; }
@@ -24,24 +26,30 @@ struct Convert : Call<1> {
   static constexpr std::string_view name = "to";
   static constexpr bool elementwise = true;
   using Attrs = ConvertAttrs;
-  static void infer(Inputs in, const Attrs& a, Specs& out) { out.push_back({in[0]->shape(), a.dtype}); }
+  static void infer(Inputs in, const Attrs& a, Specs& out) {
+    out.push_back({in[0]->shape(), a.dtype});
+  }
   static void run(Inputs in, const Attrs&, std::span<Tensor> out) { copy_elements(out[0], *in[0]); }
   static Grads grad(const Saved& s, const Tensor& g) { return {g.to(s.input_dtype(0))}; }
   static Samples samples() { return {sample({sample_tensor({2, 3})}, Attrs{kFloat64})}; }
 };
 
-/// The second input, broadcast and converted to the shape and type of the first, whose values do not matter.
+/// The second input, broadcast and converted to the shape and type of the first, whose values do
+/// not matter.
 struct Copy : Call<2> {
   static constexpr std::string_view name = "copy";
   static constexpr bool elementwise = true;
   static void infer(Inputs in, const Attrs&, Specs& out);
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out) { copy_elements(out[0], raw_apart(*in[1], out[0])); }
+  static void run(Inputs in, const Attrs&, std::span<Tensor> out) {
+    copy_elements(out[0], raw_apart(*in[1], out[0]));
+  }
   static Grads grad(const Saved& s, const Tensor& g) {
     return {s.needs(0) ? zeros(g.shape(), g.dtype()) : Tensor(),
             s.needs(1) ? g.sum_to_size(s.input_shape(1)).to(s.input_dtype(1)) : Tensor()};
   }
   static Samples samples() {
-    return {{{sample_tensor({2, 3}), sample_tensor({2, 3}, 1, 2)}, {}}, {{sample_tensor({2, 3}), sample_tensor({3}, 1, 2)}, {}}};
+    return {{{sample_tensor({2, 3}), sample_tensor({2, 3}, 1, 2)}, {}},
+            {{sample_tensor({2, 3}), sample_tensor({3}, 1, 2)}, {}}};
   }
 };
 /// The same with one value for all.
@@ -54,7 +62,9 @@ struct Fill : Copy {
 struct Flip : Call<1> {
   static constexpr std::string_view name = "flip";
   using Attrs = DimsAttrs;
-  static void infer(Inputs in, const Attrs&, Specs& out) { out.push_back({in[0]->shape(), in[0]->dtype()}); }
+  static void infer(Inputs in, const Attrs&, Specs& out) {
+    out.push_back({in[0]->shape(), in[0]->dtype()});
+  }
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g) { return {g.flip(s.attrs<Attrs>().dims)}; }
   static Samples samples() { return {sample({sample_tensor({2, 3, 2})}, Attrs{{0, 1}})}; }

@@ -1,15 +1,17 @@
 /// Reading and writing at positions that are data.
 ///
-/// Two forms. `gather` and `scatter` have one position per element. All others (`index_select`, `embedding`, `x.index({...})`,
-/// masks) have one position per row: a tensor of numbers that count through some dimensions of x in row-major order, and
-/// the remaining dimensions come along whole. Note [Row index] says how the result is laid out.
+/// Two forms. `gather` and `scatter` have one position per element. All others (`index_select`,
+/// `embedding`, `x.index({...})`, masks) have one position per row: a tensor of numbers that count
+/// through some dimensions of x in row-major order, and the remaining dimensions come along whole.
+/// Note [Row index] says how the result is laid out.
 #pragma once
 
 #include "grapnel/ops/defs/view.h"
 
 namespace grapnel {
 
-// --- one position per element ---------------------------------------------------------------------------------------
+// --- one position per element
+// ---------------------------------------------------------------------------------------
 
 /// y[i][j] = x[index[i][j]][j] for dim 0, and so on.
 struct Gather : Call<2> {
@@ -34,14 +36,19 @@ struct GatherBackwardAttrs {
 struct GatherBackward : Call<2> {
   static constexpr std::string_view name = "gather_backward";
   using Attrs = GatherBackwardAttrs;
-  static void infer(Inputs in, const Attrs& a, Specs& out) { out.push_back({a.sizes, in[0]->dtype()}); }
+  static void infer(Inputs in, const Attrs& a, Specs& out) {
+    out.push_back({a.sizes, in[0]->dtype()});
+  }
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {input(1), 0};
-  static Grads grad(const Saved& s, const Tensor& g) { return {gather(g, s.attrs<Attrs>().dim, s.input(1)), Tensor()}; }
+  static Grads grad(const Saved& s, const Tensor& g) {
+    return {gather(g, s.attrs<Attrs>().dim, s.input(1)), Tensor()};
+  }
   static Samples samples();
 };
 
-/// x with y[index[i][j]][j] = source[i][j] for dim 0, and so on. Inputs x, index, source; of equal positions the last wins.
+/// x with y[index[i][j]][j] = source[i][j] for dim 0, and so on. Inputs x, index, source; of equal
+/// positions the last wins.
 struct Scatter : Call<3> {
   static constexpr std::string_view name = "scatter";
   using Attrs = DimAttrs;
@@ -65,9 +72,11 @@ struct ScatterAdd : Call<3> {
   static Samples samples();
 };
 
-// --- one position per row -------------------------------------------------------------------------------------------
+// --- one position per row
+// -------------------------------------------------------------------------------------------
 
-/// `dims`: the dimensions that positions count through, ascending. `skip`: a position whose gradient is dropped, or -1.
+/// `dims`: the dimensions that positions count through, ascending. `skip`: a position whose
+/// gradient is dropped, or -1.
 struct IndexAttrs {
   Shape dims;
   int64_t skip = -1;
@@ -109,14 +118,17 @@ struct IndexBackwardAttrs {
 struct IndexBackward : Call<2> {
   static constexpr std::string_view name = "index_backward";
   using Attrs = IndexBackwardAttrs;
-  static void infer(Inputs in, const Attrs& a, Specs& out) { out.push_back({a.sizes, in[0]->dtype()}); }
+  static void infer(Inputs in, const Attrs& a, Specs& out) {
+    out.push_back({a.sizes, in[0]->dtype()});
+  }
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {input(1), 0};
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
 };
 
-/// x with rows of `values` written at positions, or added to what is there. Inputs x, positions, values.
+/// x with rows of `values` written at positions, or added to what is there. Inputs x, positions,
+/// values.
 struct IndexPutAttrs {
   Shape dims;
   bool accumulate = false;
@@ -140,9 +152,11 @@ struct IndexAdd : IndexPut {
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out) { write(in, a, out[0], name); }
 };
 
-// --- positions ------------------------------------------------------------------------------------------------------
+// --- positions
+// ------------------------------------------------------------------------------------------------------
 
-/// One number from an index per dimension: the inputs broadcast, negative ones count from the end of their dimension.
+/// One number from an index per dimension: the inputs broadcast, negative ones count from the end
+/// of their dimension.
 struct RavelAttrs {
   Shape sizes, dims;  ///< of the indexed dimensions, and which they are
   static void visit(auto& self, auto&& v) {
@@ -158,7 +172,8 @@ struct RavelIndex : Call<-1> {
   static Samples samples();
 };
 
-/// The positions of the `count` elements that are not zero: counted through in row-major order, or one column per dimension.
+/// The positions of the `count` elements that are not zero: counted through in row-major order, or
+/// one column per dimension.
 struct CountAttrs {
   int64_t count = 0;
   static void visit(auto& self, auto&& v) { v("count", self.count); }
@@ -173,7 +188,9 @@ struct MaskPositions : Call<1> {
 struct Nonzero : Call<1> {
   static constexpr std::string_view name = "nonzero";
   using Attrs = CountAttrs;
-  static void infer(Inputs in, const Attrs& a, Specs& out) { out.push_back({{a.count, in[0]->dim()}, kInt64}); }
+  static void infer(Inputs in, const Attrs& a, Specs& out) {
+    out.push_back({{a.count, in[0]->dim()}, kInt64});
+  }
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Samples samples();
 };
@@ -187,7 +204,8 @@ struct OneHot : Call<1> {
   static Samples samples();
 };
 
-// --- triangles ------------------------------------------------------------------------------------------------------
+// --- triangles
+// ------------------------------------------------------------------------------------------------------
 
 struct TriangleAttrs {
   int64_t diagonal = 0;
@@ -197,7 +215,9 @@ struct TriangleAttrs {
 struct Tril : Call<1> {
   static constexpr std::string_view name = "tril";
   using Attrs = TriangleAttrs;
-  static void infer(Inputs in, const Attrs&, Specs& out) { out.push_back({in[0]->shape(), in[0]->dtype()}); }
+  static void infer(Inputs in, const Attrs&, Specs& out) {
+    out.push_back({in[0]->shape(), in[0]->dtype()});
+  }
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g) { return {g.tril(s.attrs<Attrs>().diagonal)}; }
   static Samples samples() { return {sample({sample_tensor({2, 3, 4})}, Attrs{1})}; }
@@ -206,14 +226,17 @@ struct Tril : Call<1> {
 struct Triu : Call<1> {
   static constexpr std::string_view name = "triu";
   using Attrs = TriangleAttrs;
-  static void infer(Inputs in, const Attrs&, Specs& out) { out.push_back({in[0]->shape(), in[0]->dtype()}); }
+  static void infer(Inputs in, const Attrs&, Specs& out) {
+    out.push_back({in[0]->shape(), in[0]->dtype()});
+  }
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g) { return {g.triu(s.attrs<Attrs>().diagonal)}; }
   static Samples samples() { return {sample({sample_tensor({3, 4})}, Attrs{-1})}; }
 };
 
-using IndexOps = OpList<Gather, GatherBackward, Scatter, ScatterAdd, Index, IndexSelect, Embedding, IndexBackward, IndexPut, IndexAdd,
-                        RavelIndex, MaskPositions, Nonzero, OneHot, Tril, Triu>;
+using IndexOps = OpList<Gather, GatherBackward, Scatter, ScatterAdd, Index, IndexSelect, Embedding,
+                        IndexBackward, IndexPut, IndexAdd, RavelIndex, MaskPositions, Nonzero,
+                        OneHot, Tril, Triu>;
 
 /// x at rows `positions` of `dims`, and its counterpart for writing.
 Tensor index_rows(const Tensor& x, const Shape& dims, const Tensor& positions);

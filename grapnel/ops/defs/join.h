@@ -5,7 +5,8 @@
 
 namespace grapnel {
 
-/// One after the other along `dim`. The sizes tell the gradient where each input lies; a single one stands for all.
+/// One after the other along `dim`. The sizes tell the gradient where each input lies; a single one
+/// stands for all.
 struct CatAttrs {
   int64_t dim = 0;
   Shape sizes;
@@ -22,8 +23,10 @@ struct Cat : Call<-1> {
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples() {
-    return {sample({sample_tensor({2, 3}), sample_tensor({2, 1}, 1, 2)}, Attrs{1, {3, 1}}),
-            sample({sample_tensor({2, 3}), sample_tensor({2, 3}, 1, 2), sample_tensor({2, 3}, 2, 3)}, Attrs{0, {2}})};
+    return {
+        sample({sample_tensor({2, 3}), sample_tensor({2, 1}, 1, 2)}, Attrs{1, {3, 1}}),
+        sample({sample_tensor({2, 3}), sample_tensor({2, 3}, 1, 2), sample_tensor({2, 3}, 2, 3)},
+               Attrs{0, {2}})};
   }
 };
 
@@ -34,7 +37,9 @@ struct Stack : Call<-1> {
   static void infer(Inputs in, const Attrs& a, Specs& out);
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g);
-  static Samples samples() { return {sample({sample_tensor({2, 3}), sample_tensor({2, 3}, 1, 2)}, Attrs{1})}; }
+  static Samples samples() {
+    return {sample({sample_tensor({2, 3}), sample_tensor({2, 3}, 1, 2)}, Attrs{1})};
+  }
 };
 
 using JoinOps = OpList<Cat, Stack>;

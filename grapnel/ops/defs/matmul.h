@@ -1,4 +1,5 @@
-/// Products of matrices: matmul with batches and vectors, and addmm, which adds to the finished product.
+/// Products of matrices: matmul with batches and vectors, and addmm, which adds to the finished
+/// product.
 #pragma once
 
 #include "grapnel/ops/define.h"
@@ -6,8 +7,8 @@
 
 namespace grapnel {
 
-/// Which operands lie in memory column by column. Their gradients are made the same way round, so that the gradient of a
-/// transposed weight is dense again once the transpose is undone.
+/// Which operands lie in memory column by column. Their gradients are made the same way round, so
+/// that the gradient of a transposed weight is dense again once the transpose is undone.
 struct ProductAttrs {
   bool a_by_columns = false, b_by_columns = false;
   static void visit(auto& self, auto&& v) {
@@ -16,8 +17,9 @@ struct ProductAttrs {
   }
 };
 
-/// a @ b by PyTorch's rules: vectors count as one row or one column, dimensions before the last two are batches and
-/// broadcast. Narrow floating types are multiplied in f32 and rounded once, integers in i64.
+/// a @ b by PyTorch's rules: vectors count as one row or one column, dimensions before the last two
+/// are batches and broadcast. Narrow floating types are multiplied in f32 and rounded once,
+/// integers in i64.
 struct MatMul : Call<2> {
   static constexpr std::string_view name = "matmul";
   using Attrs = ProductAttrs;
@@ -39,8 +41,9 @@ struct AddmmAttrs {
   }
 };
 
-/// beta * x + alpha * (a @ b) for matrices a and b; x broadcasts. The product is finished and rounded before x is added, so
-/// the bits are those of matmul followed by add. With beta = 0 x is not read.
+/// beta * x + alpha * (a @ b) for matrices a and b; x broadcasts. The product is finished and
+/// rounded before x is added, so the bits are those of matmul followed by add. With beta = 0 x is
+/// not read.
 struct Addmm : Call<3> {
   static constexpr std::string_view name = "addmm";
   using Attrs = AddmmAttrs;

@@ -1,4 +1,5 @@
-/// Layer norm and its gradient: fast rows that give the bits of the ops they stand for (kernels/row.h says which).
+/// Layer norm and its gradient: fast rows that give the bits of the ops they stand for
+/// (kernels/row.h says which).
 #pragma once
 
 #include "grapnel/ops/define.h"
@@ -15,8 +16,8 @@ struct NormAttrs {
   }
 };
 
-/// Takes x and an optional weight and bias of the normalised shape; gives y, and mean and 1/deviation of each row for the
-/// gradient. Narrow types are computed in f32 and rounded once.
+/// Takes x and an optional weight and bias of the normalised shape; gives y, and mean and
+/// 1/deviation of each row for the gradient. Narrow types are computed in f32 and rounded once.
 struct LayerNorm : Call<3> {
   static constexpr std::string_view name = "layer_norm";
   using Attrs = NormAttrs;
@@ -28,8 +29,9 @@ struct LayerNorm : Call<3> {
   static Samples samples();
 };
 
-/// Takes the gradient of y, x, mean, 1/deviation and the optional weight. Gives the gradient of x, including what reached y
-/// through mean and 1/deviation, and, with a weight, its gradient before the sum over the rows.
+/// Takes the gradient of y, x, mean, 1/deviation and the optional weight. Gives the gradient of x,
+/// including what reached y through mean and 1/deviation, and, with a weight, its gradient before
+/// the sum over the rows.
 struct LayerNormBackward : Call<5> {
   static constexpr std::string_view name = "layer_norm_backward";
   using Attrs = NormAttrs;

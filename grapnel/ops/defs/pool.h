@@ -22,7 +22,8 @@ struct PoolAttrs {
   }
 };
 
-/// Gives the largest values, and where in their image they are (row * width + column). The first of equals wins.
+/// Gives the largest values, and where in their image they are (row * width + column). The first of
+/// equals wins.
 struct MaxPool2d : Call<1> {
   static constexpr std::string_view name = "max_pool2d";
   using Attrs = PoolAttrs;

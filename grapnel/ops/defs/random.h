@@ -1,5 +1,6 @@
-/// Random fills. The draws are fixed when the op is called: its attributes hold the generator's state of that moment, so
-/// running it again, on any number of threads, compiled or not, gives the same numbers.
+/// Random fills. The draws are fixed when the op is called: its attributes hold the generator's
+/// state of that moment, so running it again, on any number of threads, compiled or not, gives the
+/// same numbers.
 #pragma once
 
 #include "grapnel/ops/define.h"
@@ -40,12 +41,14 @@ struct RandomIntAttrs {
   }
 };
 
-#define GRAPNEL_RANDOM(Def, text, Attributes, ...)                                                      \
-  struct Def : RandomFill {                                                                             \
-    static constexpr std::string_view name = text;                                                      \
-    using Attrs = Attributes;                                                                           \
-    static void run(Inputs inputs, const Attrs& attrs, std::span<Tensor> out);                          \
-    static Samples samples() { return {sample<Attrs>({sample_tensor({2, 3})}, {1, 2, __VA_ARGS__})}; }  \
+#define GRAPNEL_RANDOM(Def, text, Attributes, ...)                             \
+  struct Def : RandomFill {                                                    \
+    static constexpr std::string_view name = text;                             \
+    using Attrs = Attributes;                                                  \
+    static void run(Inputs inputs, const Attrs& attrs, std::span<Tensor> out); \
+    static Samples samples() {                                                 \
+      return {sample<Attrs>({sample_tensor({2, 3})}, {1, 2, __VA_ARGS__})};    \
+    }                                                                          \
   };
 GRAPNEL_RANDOM(Uniform, "uniform", RandomAttrs, -1.0, 3.0)
 GRAPNEL_RANDOM(Normal, "normal", RandomAttrs, 0.5, 2.0)

@@ -16,18 +16,35 @@ struct Sum : Reduction {
   static constexpr std::string_view name = "sum";
   static constexpr TypeRule type_rule = TypeRule::widen;
   // x + -0.0 is x for every x, the zeros included.
-  template <class S> static S identity() { return S(-0.0); }
-  template <class S> static S combine(S a, S b) { return a + b; }
-  static Grads grad(const Saved& s, const Tensor& g) { return {restore_dims(g, s.attrs<ReduceAttrs>()).expand(s.input_shape(0))}; }
+  template <class S>
+  static S identity() {
+    return S(-0.0);
+  }
+  template <class S>
+  static S combine(S a, S b) {
+    return a + b;
+  }
+  static Grads grad(const Saved& s, const Tensor& g) {
+    return {restore_dims(g, s.attrs<ReduceAttrs>()).expand(s.input_shape(0))};
+  }
   static Samples samples() { return sample_reductions(); }
 };
 
 struct Mean : Reduction {
   static constexpr std::string_view name = "mean";
   static constexpr TypeRule type_rule = TypeRule::floating;
-  template <class S> static S identity() { return S(-0.0); }
-  template <class S> static S combine(S a, S b) { return a + b; }
-  template <class S> static S finish(S sum, S count) { return sum / count; }
+  template <class S>
+  static S identity() {
+    return S(-0.0);
+  }
+  template <class S>
+  static S combine(S a, S b) {
+    return a + b;
+  }
+  template <class S>
+  static S finish(S sum, S count) {
+    return sum / count;
+  }
   static Grads grad(const Saved& s, const Tensor& g) {
     const ReduceAttrs& attrs = s.attrs<ReduceAttrs>();
     int64_t count = 1;
@@ -41,8 +58,14 @@ struct Mean : Reduction {
 struct Prod : Reduction {
   static constexpr std::string_view name = "prod";
   static constexpr TypeRule type_rule = TypeRule::widen;
-  template <class S> static S identity() { return S(1.0); }
-  template <class S> static S combine(S a, S b) { return a * b; }
+  template <class S>
+  static S identity() {
+    return S(1.0);
+  }
+  template <class S>
+  static S combine(S a, S b) {
+    return a * b;
+  }
   static constexpr SaveMask saves[] = {input(0)};
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples() { return sample_reductions(); }
@@ -56,33 +79,53 @@ struct Extreme : Reduction {
 };
 struct Amax : Extreme {
   static constexpr std::string_view name = "amax";
-  template <class S> static S identity() {
+  template <class S>
+  static S identity() {
     if constexpr (is_int<S>) return S::of(std::numeric_limits<typename S::value_type>::min());
     else return -infinity<S>();
   }
-  template <class S> static S combine(S a, S b) { return select((a > b) | (a != a), a, b); }
+  template <class S>
+  static S combine(S a, S b) {
+    return select((a > b) | (a != a), a, b);
+  }
 };
 struct Amin : Extreme {
   static constexpr std::string_view name = "amin";
-  template <class S> static S identity() {
+  template <class S>
+  static S identity() {
     if constexpr (is_int<S>) return S::of(std::numeric_limits<typename S::value_type>::max());
     else return infinity<S>();
   }
-  template <class S> static S combine(S a, S b) { return select((a < b) | (a != a), a, b); }
+  template <class S>
+  static S combine(S a, S b) {
+    return select((a < b) | (a != a), a, b);
+  }
 };
 
 struct Any : Reduction {
   static constexpr std::string_view name = "any";
   static constexpr TypeRule type_rule = TypeRule::test;
-  template <class S> static S identity() { return S(0.0); }
-  template <class S> static S combine(S a, S b) { return select((a != 0.0) | (b != 0.0), S(1.0), S(0.0)); }
+  template <class S>
+  static S identity() {
+    return S(0.0);
+  }
+  template <class S>
+  static S combine(S a, S b) {
+    return select((a != 0.0) | (b != 0.0), S(1.0), S(0.0));
+  }
   static Samples samples() { return sample_reductions(); }
 };
 struct All : Reduction {
   static constexpr std::string_view name = "all";
   static constexpr TypeRule type_rule = TypeRule::test;
-  template <class S> static S identity() { return S(1.0); }
-  template <class S> static S combine(S a, S b) { return select((a != 0.0) & (b != 0.0), S(1.0), S(0.0)); }
+  template <class S>
+  static S identity() {
+    return S(1.0);
+  }
+  template <class S>
+  static S combine(S a, S b) {
+    return select((a != 0.0) & (b != 0.0), S(1.0), S(0.0));
+  }
   static Samples samples() { return sample_reductions(); }
 };
 

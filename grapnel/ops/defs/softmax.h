@@ -1,4 +1,5 @@
-/// Softmax and its logarithm: fast rows that give the bits of the ops they stand for (kernels/row.h says which).
+/// Softmax and its logarithm: fast rows that give the bits of the ops they stand for (kernels/row.h
+/// says which).
 #pragma once
 
 #include "grapnel/ops/define.h"
@@ -31,7 +32,9 @@ struct LogSoftmax : Call<1> {
   static void infer(Inputs in, const Attrs&, Specs& out);
   static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {output()};
-  static Grads grad(const Saved& s, const Tensor& g) { return {g - exp(s.output()) * g.sum(s.attrs<Attrs>().dim, true)}; }
+  static Grads grad(const Saved& s, const Tensor& g) {
+    return {g - exp(s.output()) * g.sum(s.attrs<Attrs>().dim, true)};
+  }
   static Samples samples();
 };
 

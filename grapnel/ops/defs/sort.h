@@ -8,7 +8,8 @@ namespace grapnel {
 /// The gradient of an op that picked elements along `dim`: back to where they came from.
 Grads picked_grad(const Saved& s, const Grads& g, int64_t dim, bool keeps_dim);
 
-/// Values in order, and the positions they came from. Equal values keep their order; NaN counts as the largest.
+/// Values in order, and the positions they came from. Equal values keep their order; NaN counts as
+/// the largest.
 struct SortAttrs {
   int64_t dim = 0;
   bool descending = false;
@@ -23,8 +24,13 @@ struct Sort : Call<1> {
   static void infer(Inputs in, const Attrs& a, Specs& out);
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {output(1)};
-  static Grads grad(const Saved& s, const Grads& g) { return picked_grad(s, g, s.attrs<Attrs>().dim, true); }
-  static Samples samples() { return {sample({sample_tensor({3, 4})}, Attrs{1, false}), sample({sample_tensor({3, 4})}, Attrs{0, true})}; }
+  static Grads grad(const Saved& s, const Grads& g) {
+    return picked_grad(s, g, s.attrs<Attrs>().dim, true);
+  }
+  static Samples samples() {
+    return {sample({sample_tensor({3, 4})}, Attrs{1, false}),
+            sample({sample_tensor({3, 4})}, Attrs{0, true})};
+  }
 };
 
 /// The first k of the sorted values.
@@ -43,8 +49,13 @@ struct Topk : Call<1> {
   static void infer(Inputs in, const Attrs& a, Specs& out);
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {output(1)};
-  static Grads grad(const Saved& s, const Grads& g) { return picked_grad(s, g, s.attrs<Attrs>().dim, true); }
-  static Samples samples() { return {sample({sample_tensor({3, 4})}, Attrs{2, 1, true}), sample({sample_tensor({3, 4})}, Attrs{2, 0, false})}; }
+  static Grads grad(const Saved& s, const Grads& g) {
+    return picked_grad(s, g, s.attrs<Attrs>().dim, true);
+  }
+  static Samples samples() {
+    return {sample({sample_tensor({3, 4})}, Attrs{2, 1, true}),
+            sample({sample_tensor({3, 4})}, Attrs{2, 0, false})};
+  }
 };
 
 /// The extreme value along `dim` and its first position; the first NaN wins.
@@ -62,8 +73,13 @@ struct MaxAlong : Call<1> {
   static void infer(Inputs in, const Attrs& a, Specs& out);
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {output(1)};
-  static Grads grad(const Saved& s, const Grads& g) { return picked_grad(s, g, s.attrs<Attrs>().dim, s.attrs<Attrs>().keepdim); }
-  static Samples samples() { return {sample({sample_tensor({3, 4})}, Attrs{1, false}), sample({sample_tensor({3, 4})}, Attrs{0, true})}; }
+  static Grads grad(const Saved& s, const Grads& g) {
+    return picked_grad(s, g, s.attrs<Attrs>().dim, s.attrs<Attrs>().keepdim);
+  }
+  static Samples samples() {
+    return {sample({sample_tensor({3, 4})}, Attrs{1, false}),
+            sample({sample_tensor({3, 4})}, Attrs{0, true})};
+  }
 };
 struct MinAlong : MaxAlong {
   static constexpr std::string_view name = "min";
@@ -84,9 +100,11 @@ struct Argmin : Argmax {
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
 };
 
-// --- running ops ----------------------------------------------------------------------------------------------------
+// --- running ops
+// ----------------------------------------------------------------------------------------------------
 
-/// Forwards: y[i] = x[0] + ... + x[i]. Backwards: y[i] = x[i] + ... + x[n-1]. Each is the other's gradient.
+/// Forwards: y[i] = x[0] + ... + x[i]. Backwards: y[i] = x[i] + ... + x[n-1]. Each is the other's
+/// gradient.
 struct CumsumAttrs {
   int64_t dim = 0;
   bool backwards = false;
@@ -101,13 +119,16 @@ struct Cumsum : Call<1> {
   static void infer(Inputs in, const Attrs& a, Specs& out);
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g);
-  static Samples samples() { return {sample({sample_tensor({3, 2})}, Attrs{0, false}), sample({sample_tensor({3, 2})}, Attrs{1, true})}; }
+  static Samples samples() {
+    return {sample({sample_tensor({3, 2})}, Attrs{0, false}),
+            sample({sample_tensor({3, 2})}, Attrs{1, true})};
+  }
 };
 
 /// y[i] = x[0] * ... * x[i].
 ///
-/// The gradient divides by nothing, so zeros among the factors are no trouble: with the recurrence r[i] = g[i] + x[i+1] r[i+1]
-/// it is y[i-1] * r[i].
+/// The gradient divides by nothing, so zeros among the factors are no trouble: with the recurrence
+/// r[i] = g[i] + x[i+1] r[i+1] it is y[i-1] * r[i].
 struct Cumprod : Call<1> {
   static constexpr std::string_view name = "cumprod";
   using Attrs = DimAttrs;
@@ -118,12 +139,14 @@ struct Cumprod : Call<1> {
   static Samples samples();
 };
 
-/// Inputs b and a. Forwards: y[i] = b[i] + a[i] y[i-1]. Backwards: y[i] = b[i] + a[i+1] y[i+1]. In b, each is the other's
-/// gradient.
+/// Inputs b and a. Forwards: y[i] = b[i] + a[i] y[i-1]. Backwards: y[i] = b[i] + a[i+1] y[i+1]. In
+/// b, each is the other's gradient.
 struct Recurrence : Call<2> {
   static constexpr std::string_view name = "recurrence";
   using Attrs = CumsumAttrs;
-  static void infer(Inputs in, const Attrs&, Specs& out) { out.push_back({in[0]->shape(), in[0]->dtype()}); }
+  static void infer(Inputs in, const Attrs&, Specs& out) {
+    out.push_back({in[0]->shape(), in[0]->dtype()});
+  }
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {input(1), input(1) | output()};
   static Grads grad(const Saved& s, const Tensor& g);

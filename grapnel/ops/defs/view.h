@@ -1,4 +1,5 @@
-/// Views: other shapes and strides over the same memory, and the ops that carry gradients back through them.
+/// Views: other shapes and strides over the same memory, and the ops that carry gradients back
+/// through them.
 #pragma once
 
 #include <vector>
@@ -27,7 +28,10 @@ struct Reshape : View {
   using Attrs = SizesAttrs;
   static Geometry geometry(const Tensor& x, const Attrs& a);
   static Grads grad(const Saved& s, const Tensor& g) { return {g.reshape(s.input_shape(0))}; }
-  static Samples samples() { return {sample({sample_tensor({4, 6})}, Attrs{{2, 2, 3, 2}}), sample({sample_tensor({})}, Attrs{{1, 1}})}; }
+  static Samples samples() {
+    return {sample({sample_tensor({4, 6})}, Attrs{{2, 2, 3, 2}}),
+            sample({sample_tensor({})}, Attrs{{1, 1}})};
+  }
 };
 
 struct TransposeAttrs {
@@ -63,7 +67,10 @@ struct Expand : View {
   using Attrs = SizesAttrs;
   static Geometry geometry(const Tensor& x, const Attrs& a);
   static Grads grad(const Saved& s, const Tensor& g) { return {g.sum_to_size(s.input_shape(0))}; }
-  static Samples samples() { return {sample({sample_tensor({3, 1})}, Attrs{{2, 3, 4}}), sample({sample_tensor({})}, Attrs{{2, 2}})}; }
+  static Samples samples() {
+    return {sample({sample_tensor({3, 1})}, Attrs{{2, 3, 4}}),
+            sample({sample_tensor({})}, Attrs{{2, 2}})};
+  }
 };
 
 /// Leaves out the listed dimensions, all of size 1.
@@ -80,10 +87,13 @@ struct Unsqueeze : View {
   using Attrs = DimAttrs;
   static Geometry geometry(const Tensor& x, const Attrs& a);
   static Grads grad(const Saved& s, const Tensor& g) { return {g.squeeze(s.attrs<Attrs>().dim)}; }
-  static Samples samples() { return {sample({sample_tensor({2, 3})}, Attrs{1}), sample({sample_tensor({})}, Attrs{0})}; }
+  static Samples samples() {
+    return {sample({sample_tensor({2, 3})}, Attrs{1}), sample({sample_tensor({})}, Attrs{0})};
+  }
 };
 
-// --- views of a part ------------------------------------------------------------------------------------------------
+// --- views of a part
+// ------------------------------------------------------------------------------------------------
 
 /// Zeros in the shape of the viewed tensor, with the gradient where the view V lies.
 template <class V>
@@ -97,12 +107,16 @@ struct PartBackward : Call<1> {
       V::Attrs::visit(self.view, v);
     }
   };
-  static void infer(Inputs in, const Attrs& a, Specs& out) { out.push_back({a.sizes, in[0]->dtype()}); }
+  static void infer(Inputs in, const Attrs& a, Specs& out) {
+    out.push_back({a.sizes, in[0]->dtype()});
+  }
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out) {
     raw_zero(out[0]);
     copy_elements(make_alias(out[0], V::geometry(out[0], a.view)), *in[0]);
   }
-  static Grads grad(const Saved& s, const Tensor& g) { return {apply<V>(s.attrs<Attrs>().view, g)}; }
+  static Grads grad(const Saved& s, const Tensor& g) {
+    return {apply<V>(s.attrs<Attrs>().view, g)};
+  }
   static Samples samples() {
     Samples out;
     for (const Sample& forward : V::samples()) {
@@ -136,7 +150,8 @@ struct SliceView : PartView<SliceView> {
   using Attrs = SliceAttrs;
   static Geometry geometry(const Tensor& x, const Attrs& a);
   static Samples samples() {
-    return {sample({sample_tensor({3, 5})}, Attrs{1, 1, 5, 2}), sample({sample_tensor({3, 5})}, Attrs{0, 1, 2, 1})};
+    return {sample({sample_tensor({3, 5})}, Attrs{1, 1, 5, 2}),
+            sample({sample_tensor({3, 5})}, Attrs{0, 1, 2, 1})};
   }
 };
 
@@ -151,7 +166,10 @@ struct Select : PartView<Select> {
   static constexpr std::string_view name = "select", backward_name = "select_backward";
   using Attrs = SelectAttrs;
   static Geometry geometry(const Tensor& x, const Attrs& a);
-  static Samples samples() { return {sample({sample_tensor({3, 4})}, Attrs{1, 2}), sample({sample_tensor({3})}, Attrs{0, 0})}; }
+  static Samples samples() {
+    return {sample({sample_tensor({3, 4})}, Attrs{1, 2}),
+            sample({sample_tensor({3})}, Attrs{0, 0})};
+  }
 };
 
 /// The elements whose dim2 index exceeds their dim1 index by `offset`, as a new last dimension.
@@ -168,11 +186,13 @@ struct Diagonal : PartView<Diagonal> {
   using Attrs = DiagonalAttrs;
   static Geometry geometry(const Tensor& x, const Attrs& a);
   static Samples samples() {
-    return {sample({sample_tensor({3, 4})}, Attrs{1, 0, 1}), sample({sample_tensor({3, 2, 4})}, Attrs{-1, 0, 2})};
+    return {sample({sample_tensor({3, 4})}, Attrs{1, 0, 1}),
+            sample({sample_tensor({3, 2, 4})}, Attrs{-1, 0, 2})};
   }
 };
 
-// --- several views at once ------------------------------------------------------------------------------------------
+// --- several views at once
+// ------------------------------------------------------------------------------------------
 
 /// One view per index of `dim`. Outputs without a gradient count as zero.
 struct Unbind : View {
@@ -180,7 +200,9 @@ struct Unbind : View {
   using Attrs = DimAttrs;
   static std::vector<Geometry> views(const Tensor& x, const Attrs& a);
   static Grads grad(const Saved& s, const Grads& g);
-  static Samples samples() { return {sample({sample_tensor({3, 2})}, Attrs{0}), sample({sample_tensor({2, 3})}, Attrs{1})}; }
+  static Samples samples() {
+    return {sample({sample_tensor({3, 2})}, Attrs{0}), sample({sample_tensor({2, 3})}, Attrs{1})};
+  }
 };
 
 /// Neighbouring ranges of `dim` of equal size; the last may be shorter.
@@ -216,7 +238,8 @@ struct SplitWithSizes : View {
   static Samples samples() { return {sample({sample_tensor({2, 6})}, Attrs{1, {1, 3, 2}})}; }
 };
 
-// --- views by memory layout -----------------------------------------------------------------------------------------
+// --- views by memory layout
+// -----------------------------------------------------------------------------------------
 
 struct StridedAttrs {
   Geometry base, view;
@@ -242,7 +265,9 @@ struct AsStrided : View {
 struct AsStridedBackward : Call<1> {
   static constexpr std::string_view name = "as_strided_backward";
   using Attrs = StridedAttrs;
-  static void infer(Inputs in, const Attrs& a, Specs& out) { out.push_back({a.base.sizes, in[0]->dtype()}); }
+  static void infer(Inputs in, const Attrs& a, Specs& out) {
+    out.push_back({a.base.sizes, in[0]->dtype()});
+  }
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
@@ -250,7 +275,9 @@ struct AsStridedBackward : Call<1> {
 struct AsStridedCopy : Call<1> {
   static constexpr std::string_view name = "as_strided_copy";
   using Attrs = StridedAttrs;
-  static void infer(Inputs in, const Attrs& a, Specs& out) { out.push_back({a.view.sizes, in[0]->dtype()}); }
+  static void infer(Inputs in, const Attrs& a, Specs& out) {
+    out.push_back({a.view.sizes, in[0]->dtype()});
+  }
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g) {
     const Attrs& a = s.attrs<Attrs>();
@@ -261,14 +288,17 @@ struct AsStridedCopy : Call<1> {
 struct AsStridedScatter : Call<2> {
   static constexpr std::string_view name = "as_strided_scatter";
   using Attrs = StridedAttrs;
-  static void infer(Inputs in, const Attrs& a, Specs& out) { out.push_back({a.base.sizes, in[0]->dtype()}); }
+  static void infer(Inputs in, const Attrs& a, Specs& out) {
+    out.push_back({a.base.sizes, in[0]->dtype()});
+  }
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
 };
 
-using ViewOps = OpList<Reshape, Transpose, Permute, Expand, Squeeze, Unsqueeze, SliceView, PartBackward<SliceView>, Select,
-                       PartBackward<Select>, Diagonal, PartBackward<Diagonal>, Unbind, Split, SplitWithSizes, AsStrided,
+using ViewOps = OpList<Reshape, Transpose, Permute, Expand, Squeeze, Unsqueeze, SliceView,
+                       PartBackward<SliceView>, Select, PartBackward<Select>, Diagonal,
+                       PartBackward<Diagonal>, Unbind, Split, SplitWithSizes, AsStrided,
                        AsStridedBackward, AsStridedCopy, AsStridedScatter>;
 
 }  // namespace grapnel

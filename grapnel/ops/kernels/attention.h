@@ -13,7 +13,8 @@ struct AttentionRows {
   int64_t row = 0;
 };
 
-/// All rows are of the compute type. Queries are numbered from `first_query`, which is what a causal head counts from.
+/// All rows are of the compute type. Queries are numbered from `first_query`, which is what a
+/// causal head counts from.
 struct AttentionArgs {
   int64_t queries, keys, features, value_features;
   double scale;
@@ -26,7 +27,8 @@ struct AttentionArgs {
 
 /// out = softmax(scale * q @ k.T) @ v. For F32 and F64; there is at least one key.
 void attention(Compute compute, const AttentionArgs& args);
-/// With w the softmax and d = g @ v.T: s = scale * w * (d - sum(w * d)), dq = s @ k, dk = s.T @ q, dv = w.T @ g
+/// With w the softmax and d = g @ v.T: s = scale * w * (d - sum(w * d)), dq = s @ k, dk = s.T @ q,
+/// dv = w.T @ g
 void attention_backward(Compute compute, const AttentionArgs& args);
 
 /// The same for one instruction set, with `scratch_bytes` of memory aligned to 64.

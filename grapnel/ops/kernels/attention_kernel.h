@@ -1,7 +1,9 @@
-/// Attention for one instruction set (attention.h says what it computes). Included by attention_*.cpp only.
+/// Attention for one instruction set (attention.h says what it computes). Included by
+/// attention_*.cpp only.
 ///
-/// Queries come in blocks. A block's scores, at most kBlock rows of one value per key, stay in the cache from the product that makes them to
-/// the one that uses them up; in a causal head they end at the last key that the block sees.
+/// Queries come in blocks. A block's scores, at most kBlock rows of one value per key, stay in the
+/// cache from the product that makes them to the one that uses them up; in a causal head they end
+/// at the last key that the block sees.
 #pragma once
 
 #include <limits>
@@ -20,7 +22,8 @@ class AttentionKernel {
   using V = typename Simd<T, Isa>::V;
   static constexpr int64_t lanes = sizeof(V) / sizeof(T);
 
-  /// Queries of a block: few enough that little of a causal block is computed in vain, enough to make a product of it.
+  /// Queries of a block: few enough that little of a causal block is computed in vain, enough to
+  /// make a product of it.
   static constexpr int64_t kBlock = 16;
 
   static GRAPNEL_INLINE int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
@@ -67,7 +70,8 @@ class AttentionKernel {
       T* at = static_cast<T*>(scratch);
       const auto take = [&at](int64_t n) {
         T* const part = at;
-        at += whole(n) + 16 * lanes;  // rows of 2^n bytes would all fall on the same few cache lines
+        at +=
+            whole(n) + 16 * lanes;  // rows of 2^n bytes would all fall on the same few cache lines
         return part;
       };
       keys = take(width * a.features);
@@ -93,7 +97,8 @@ class AttentionKernel {
     return {begin, count, a.causal ? least(a.keys, a.first_query + begin + count) : a.keys};
   }
 
-  /// The keys one feature after the other, scaled, so that products read them in the order they lie.
+  /// The keys one feature after the other, scaled, so that products read them in the order they
+  /// lie.
   static void turn_keys(const AttentionArgs& a, const Work& w) {
     Transpose<T, Isa>::run(a.keys, a.features, rows(a.k, 0), a.k.row, w.keys, w.width);
     const T scale = static_cast<T>(a.scale);
@@ -103,7 +108,8 @@ class AttentionKernel {
     }
   }
 
-  /// One row: x becomes exp(x - max(x)) for the keys that are seen and 0 up to n, a whole number of registers. Returns the sum.
+  /// One row: x becomes exp(x - max(x)) for the keys that are seen and 0 up to n, a whole number of
+  /// registers. Returns the sum.
   static GRAPNEL_INLINE T exponentials(T* x, int64_t seen, int64_t n) {
     for (int64_t j = seen / lanes * lanes; j < n; j += lanes)
       store(x + j, first(load(x + j), seen - j, std::make_integer_sequence<int, lanes>{}));
@@ -119,9 +125,9 @@ class AttentionKernel {
 
   /// Scores of a block, as exponentials; each row's sum goes to `sums`.
   static void weigh(const AttentionArgs& a, const Work& w, const Block& b, T* sums) {
-    gemm_kernel<T, Isa>(
-        {b.count, b.keys, a.features, rows(a.q, b.begin), a.q.row, 1, w.keys, w.width, 1, w.weights, w.width},
-        w.gemm);
+    gemm_kernel<T, Isa>({b.count, b.keys, a.features, rows(a.q, b.begin), a.q.row, 1, w.keys,
+                         w.width, 1, w.weights, w.width},
+                        w.gemm);
     for (int64_t i = 0; i < b.count; ++i) {
       const int64_t seen = a.causal ? least(b.keys, a.first_query + b.begin + i + 1) : b.keys;
       sums[i] = exponentials(w.weights + i * w.width, seen, whole(b.keys));
@@ -135,8 +141,8 @@ class AttentionKernel {
       const Block b = block(a, begin);
       T sums[kBlock];
       weigh(a, w, b, sums);
-      gemm_kernel<T, Isa>({b.count, a.value_features, b.keys, w.weights, w.width, 1, rows(a.v, 0), a.v.row, 1,
-                           rows(a.out, begin), a.out.row},
+      gemm_kernel<T, Isa>({b.count, a.value_features, b.keys, w.weights, w.width, 1, rows(a.v, 0),
+                           a.v.row, 1, rows(a.out, begin), a.out.row},
                           w.gemm);
       for (int64_t i = 0; i < b.count; ++i) {
         T* const out = rows(a.out, begin + i);
@@ -156,7 +162,8 @@ class AttentionKernel {
       products += weight * load(d + j);
     }
     const V along = fold(products, Plus{});
-    for (int64_t j = 0; j < n; j += lanes) store(d + j, load(e + j) * (load(d + j) - along) * scale);
+    for (int64_t j = 0; j < n; j += lanes)
+      store(d + j, load(e + j) * (load(d + j) - along) * scale);
   }
 
   static void backward(const AttentionArgs& a, void* scratch) {
@@ -164,14 +171,15 @@ class AttentionKernel {
     turn_keys(a, w);
     Transpose<T, Isa>::run(a.keys, a.value_features, rows(a.v, 0), a.v.row, w.values, w.width);
     const T scale = static_cast<T>(a.scale);
-    // From the last block, which sees the most keys: it begins the sums over the queries and the others add to them.
+    // From the last block, which sees the most keys: it begins the sums over the queries and the
+    // others add to them.
     const int64_t last = (a.queries - 1) / kBlock * kBlock;
     for (int64_t begin = last; begin >= 0; begin -= kBlock) {
       const Block b = block(a, begin);
       T sums[kBlock];
       weigh(a, w, b, sums);
-      gemm_kernel<T, Isa>({b.count, b.keys, a.value_features, rows(a.g, begin), a.g.row, 1, w.values, w.width,
-                           1, w.slopes, w.width},
+      gemm_kernel<T, Isa>({b.count, b.keys, a.value_features, rows(a.g, begin), a.g.row, 1,
+                           w.values, w.width, 1, w.slopes, w.width},
                           w.gemm);
       const int64_t n = whole(b.keys);
       for (int64_t i = 0; i < b.count; ++i) {
@@ -179,14 +187,14 @@ class AttentionKernel {
         for (int64_t j = b.keys; j < n; ++j) slopes[j] = T(0);
         slope(w.weights + i * w.width, slopes, n, sums[i], scale);
       }
-      gemm_kernel<T, Isa>({b.count, a.features, b.keys, w.slopes, w.width, 1, rows(a.k, 0), a.k.row, 1,
-                           rows(a.dq, begin), a.dq.row},
+      gemm_kernel<T, Isa>({b.count, a.features, b.keys, w.slopes, w.width, 1, rows(a.k, 0), a.k.row,
+                           1, rows(a.dq, begin), a.dq.row},
                           w.gemm);
-      gemm_kernel<T, Isa>({b.keys, a.features, b.count, w.slopes, 1, w.width, rows(a.q, begin), a.q.row, 1,
-                           rows(a.dk, 0), a.dk.row, begin != last},
+      gemm_kernel<T, Isa>({b.keys, a.features, b.count, w.slopes, 1, w.width, rows(a.q, begin),
+                           a.q.row, 1, rows(a.dk, 0), a.dk.row, begin != last},
                           w.gemm);
-      gemm_kernel<T, Isa>({b.keys, a.value_features, b.count, w.weights, 1, w.width, rows(a.g, begin),
-                           a.g.row, 1, rows(a.dv, 0), a.dv.row, begin != last},
+      gemm_kernel<T, Isa>({b.keys, a.value_features, b.count, w.weights, 1, w.width,
+                           rows(a.g, begin), a.g.row, 1, rows(a.dv, 0), a.dv.row, begin != last},
                           w.gemm);
     }
     for (int64_t j = block(a, last).keys; j < a.keys; ++j) {  // seen by nobody

@@ -1,4 +1,5 @@
-/// How a convolution is cut into tiles: a function of its parameters alone, never of the number of threads.
+/// How a convolution is cut into tiles: a function of its parameters alone, never of the number of
+/// threads.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +16,9 @@ struct Part {
   int64_t n, c, o, groups;
 };
 
-/// Tiles are runs of `images` images times runs of `channels` of the channels that the pass can be cut along:
-/// groups, or if there is only one the input channels for the gradient of the input and the output channels
-/// otherwise.
+/// Tiles are runs of `images` images times runs of `channels` of the channels that the pass can be
+/// cut along: groups, or if there is only one the input channels for the gradient of the input and
+/// the output channels otherwise.
 struct Cut {
   Pass pass;
   const ConvParams& p;
@@ -32,7 +33,8 @@ struct Cut {
                : pass == Pass::backward_data ? p.c
                                              : p.o) {
     constexpr int64_t enough_tiles = 16, least_work = int64_t{1} << 21;  // multiplications
-    const int64_t pixels = p.out_h() * p.out_w(), weight_count = p.o * (p.c / p.groups) * p.kh * p.kw;
+    const int64_t pixels = p.out_h() * p.out_w(),
+                  weight_count = p.o * (p.c / p.groups) * p.kh * p.kw;
     const int64_t work = pixels * weight_count;  // per image
     images = std::max(divide_up(p.n, enough_tiles), divide_up(least_work, work));
     if (pass == Pass::backward_weights) {
@@ -62,10 +64,14 @@ struct Cut {
 
   // Where the data of a tile begins.
   int64_t first_c(int64_t run) const {
-    return p.groups > 1 ? p.c / p.groups * run * channels : pass == Pass::backward_data ? run * channels : 0;
+    return p.groups > 1                  ? p.c / p.groups * run * channels
+           : pass == Pass::backward_data ? run * channels
+                                         : 0;
   }
   int64_t first_o(int64_t run) const {
-    return p.groups > 1 ? p.o / p.groups * run * channels : pass == Pass::backward_data ? 0 : run * channels;
+    return p.groups > 1                  ? p.o / p.groups * run * channels
+           : pass == Pass::backward_data ? 0
+                                         : run * channels;
   }
   int64_t src_at(int64_t image_run, int64_t run) const {
     return (image_run * images * p.c + first_c(run)) * p.h * p.w;
@@ -84,7 +90,8 @@ struct Cut {
   /// The images that a run reads: of src, or of dst for the gradient of src.
   Tile input(int64_t image_run) const {
     const int64_t n = std::min(images, p.n - image_run * images);
-    const int64_t size = pass == Pass::backward_data ? p.o * p.out_h() * p.out_w() : p.c * p.h * p.w;
+    const int64_t size =
+        pass == Pass::backward_data ? p.o * p.out_h() * p.out_w() : p.c * p.h * p.w;
     return {image_run * images * size, n, size, size};
   }
   int64_t weights_at(int64_t run) const {

@@ -1,4 +1,5 @@
-// f64 convolution: patches are unfolded into the columns of a matrix (im2col), then it is a matrix product.
+// f64 convolution: patches are unfolded into the columns of a matrix (im2col), then it is a matrix
+// product.
 #include <algorithm>
 #include <memory>
 
@@ -33,7 +34,8 @@ struct Unfolded {
     int64_t shift, begin, end;
   };
   Inside inside(int64_t tap) const {
-    const int64_t shift = tap % p.kw * p.dilation[1] - p.pad[1], step = p.stride[1], out_w = p.out_w();
+    const int64_t shift = tap % p.kw * p.dilation[1] - p.pad[1], step = p.stride[1],
+                  out_w = p.out_w();
     const int64_t begin = std::min(out_w, shift < 0 ? divide_up(-shift, step) : 0);
     const int64_t end = shift < p.w ? std::min(out_w, divide_up(p.w - shift, step)) : 0;
     return {shift, begin, std::max(begin, end)};
@@ -96,7 +98,9 @@ const double* filled(const TileFn& fill, int64_t begin, int64_t length) {
   return values;
 }
 
-GemmArgs product(int64_t m, int64_t n, int64_t k) { return {.type = GemmType::f64, .m = m, .n = n, .k = k}; }
+GemmArgs product(int64_t m, int64_t n, int64_t k) {
+  return {.type = GemmType::f64, .m = m, .n = n, .k = k};
+}
 
 }  // namespace
 
@@ -105,7 +109,8 @@ void conv2d_f64(const ConvParams& p, const double* src, const double* weights, d
   const Unfolded u(p);
   base::parallel_for(u.parts(), 1, [&](int64_t part, int64_t) {
     double* const columns = columns_scratch(u.taps * u.pixels);
-    u.unfold(fill ? filled(fill, u.src_at(part), u.in_channels * p.h * p.w) : src + u.src_at(part), columns);
+    u.unfold(fill ? filled(fill, u.src_at(part), u.in_channels * p.h * p.w) : src + u.src_at(part),
+             columns);
     GemmArgs g = product(u.out_channels, u.pixels, u.taps);
     g.a = weights + u.weights_at(part), g.a_row = u.taps, g.a_col = 1;
     g.b = columns, g.b_row = u.pixels, g.b_col = 1;
@@ -123,7 +128,8 @@ void conv2d_backward_data_f64(const ConvParams& p, const double* grad_dst, const
     double* const columns = columns_scratch(u.taps * u.pixels);
     GemmArgs g = product(u.taps, u.pixels, u.out_channels);
     g.a = weights + u.weights_at(part), g.a_row = 1, g.a_col = u.taps;
-    g.b = fill ? filled(fill, u.dst_at(part), u.out_channels * u.pixels) : grad_dst + u.dst_at(part);
+    g.b =
+        fill ? filled(fill, u.dst_at(part), u.out_channels * u.pixels) : grad_dst + u.dst_at(part);
     g.b_row = u.pixels, g.b_col = 1;
     g.c = columns, g.c_row = u.pixels;
     gemm(g);

@@ -9,8 +9,8 @@
 
 namespace grapnel::kernels {
 
-void conv2d_f32(const ConvParams& p, const float* src, const float* weights, float* dst, const TileFn& done,
-                const TileFn& fill);
+void conv2d_f32(const ConvParams& p, const float* src, const float* weights, float* dst,
+                const TileFn& done, const TileFn& fill);
 void conv2d_backward_data_f32(const ConvParams& p, const float* grad_dst, const float* weights,
                               float* grad_src, const TileFn& done, const TileFn& fill);
 void conv2d_backward_weights_f32(const ConvParams& p, const float* src, const float* grad_dst,
@@ -25,8 +25,8 @@ void conv2d_backward_weights_f64(const ConvParams& p, const double* src, const d
 
 inline int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
-/// parts[0][i] becomes the sum of parts[0 .. count)[i], added as a balanced tree whose shape depends on count
-/// alone.
+/// parts[0][i] becomes the sum of parts[0 .. count)[i], added as a balanced tree whose shape
+/// depends on count alone.
 template <class T>
 void add_parts(T* parts, int64_t count, int64_t length) {
   base::parallel_for(length, 16384, [&](int64_t begin, int64_t end) {

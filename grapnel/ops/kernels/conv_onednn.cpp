@@ -1,6 +1,7 @@
-// f32 convolution: oneDNN, one tile per call. A tile is a run of images and, where the batch alone gives too
-// few tiles, a run of channels. Inside a tile the layouts are those oneDNN likes best (blocks of channels);
-// converting to and from them costs less than it brings, since a tile is small enough to stay in the cache.
+// f32 convolution: oneDNN, one tile per call. A tile is a run of images and, where the batch alone
+// gives too few tiles, a run of channels. Inside a tile the layouts are those oneDNN likes best
+// (blocks of channels); converting to and from them costs less than it brings, since a tile is
+// small enough to stay in the cache.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -41,7 +42,8 @@ std::array<memory::desc, 3> plain_layouts(const ConvParams& p, const Part& part)
   const auto f32 = memory::data_type::f32;
   const int64_t in = p.h * p.w, out_h = p.out_h(), out_w = p.out_w(), taps = p.kh * p.kw,
                 line = p.c / p.groups * taps;
-  memory::dims sizes{part.o / part.groups, part.c / part.groups, p.kh, p.kw}, steps{line, taps, p.kw, 1};
+  memory::dims sizes{part.o / part.groups, part.c / part.groups, p.kh, p.kw},
+      steps{line, taps, p.kw, 1};
   if (part.groups > 1) {
     sizes.insert(sizes.begin(), part.groups);
     steps.insert(steps.begin(), part.o / part.groups * line);
@@ -83,9 +85,10 @@ Plan make_plan(Pass pass, const ConvParams& p, const Part& part) {
   const auto& engine = onednn_engine();
 
   using Forward = dnnl::convolution_forward;
-  const Forward::primitive_desc forward(Forward::desc(dnnl::prop_kind::forward_training, algorithm, any[src],
-                                                      any[weights], any[dst], strides, dilates, pad, pad),
-                                        attr, engine);
+  const Forward::primitive_desc forward(
+      Forward::desc(dnnl::prop_kind::forward_training, algorithm, any[src], any[weights], any[dst],
+                    strides, dilates, pad, pad),
+      attr, engine);
   const auto finish = [&](dnnl::primitive convolution, const memory::desc& scratchpad,
                           const memory::desc& wanted_src, const memory::desc& wanted_weights,
                           const memory::desc& wanted_dst) {
@@ -97,24 +100,24 @@ Plan make_plan(Pass pass, const ConvParams& p, const Part& part) {
   };
   switch (pass) {
     case Pass::forward: {
-      return finish(Forward(forward), forward.scratchpad_desc(), forward.src_desc(), forward.weights_desc(),
-                    forward.dst_desc());
+      return finish(Forward(forward), forward.scratchpad_desc(), forward.src_desc(),
+                    forward.weights_desc(), forward.dst_desc());
     }
     case Pass::backward_data: {
       using Backward = dnnl::convolution_backward_data;
       const Backward::primitive_desc desc(
-          Backward::desc(algorithm, any[src], any[weights], any[dst], strides, dilates, pad, pad), attr,
-          engine, forward);
-      return finish(Backward(desc), desc.scratchpad_desc(), desc.diff_src_desc(), desc.weights_desc(),
-                    desc.diff_dst_desc());
+          Backward::desc(algorithm, any[src], any[weights], any[dst], strides, dilates, pad, pad),
+          attr, engine, forward);
+      return finish(Backward(desc), desc.scratchpad_desc(), desc.diff_src_desc(),
+                    desc.weights_desc(), desc.diff_dst_desc());
     }
     case Pass::backward_weights: {
       using Backward = dnnl::convolution_backward_weights;
       const Backward::primitive_desc desc(
-          Backward::desc(algorithm, any[src], any[weights], any[dst], strides, dilates, pad, pad), attr,
-          engine, forward);
-      return finish(Backward(desc), desc.scratchpad_desc(), desc.src_desc(), desc.diff_weights_desc(),
-                    desc.diff_dst_desc());
+          Backward::desc(algorithm, any[src], any[weights], any[dst], strides, dilates, pad, pad),
+          attr, engine, forward);
+      return finish(Backward(desc), desc.scratchpad_desc(), desc.src_desc(),
+                    desc.diff_weights_desc(), desc.diff_dst_desc());
     }
   }
   GRAPNEL_ASSERT(false, "unknown pass");
@@ -122,8 +125,8 @@ Plan make_plan(Pass pass, const ConvParams& p, const Part& part) {
 
 std::shared_ptr<const Plan> plan_for(Pass pass, const ConvParams& p, const Part& part) {
   using Key = std::array<int64_t, 18>;
-  // Making a plan takes up to a millisecond. Never destroyed: a thread may still convolve while the process
-  // exits.
+  // Making a plan takes up to a millisecond. Never destroyed: a thread may still convolve while the
+  // process exits.
   static auto& plans = *new RecentlyUsed<Key, Plan, HashIntegers>(256);
   const Key key{static_cast<int64_t>(pass),
                 part.n,
@@ -156,9 +159,10 @@ memory scratchpad(const memory::desc& desc) {
 }
 
 void convert(const Side& side, const memory& from, const memory& to) {
-  side.convert.execute(
-      onednn_stream(),
-      {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}, {DNNL_ARG_SCRATCHPAD, scratchpad(side.convert_scratchpad)}});
+  side.convert.execute(onednn_stream(),
+                       {{DNNL_ARG_FROM, from},
+                        {DNNL_ARG_TO, to},
+                        {DNNL_ARG_SCRATCHPAD, scratchpad(side.convert_scratchpad)}});
 }
 
 void to_wanted(const Side& side, const float* plain, float* wanted) {
@@ -169,8 +173,8 @@ void to_plain(const Side& side, const float* wanted, float* plain) {
   convert(side, at(side.wanted, wanted), at(side.plain, plain));
 }
 
-/// Runs one tile. src and dst are the caller's; the weights are already, or still, as the convolution wants
-/// them.
+/// Runs one tile. src and dst are the caller's; the weights are already, or still, as the
+/// convolution wants them.
 void run_tile(Pass pass, const Plan& plan, const float* src_data, const float* weights_data,
               const float* dst_data) {
   thread_local Scratch src_scratch, dst_scratch;
@@ -186,8 +190,8 @@ void run_tile(Pass pass, const Plan& plan, const float* src_data, const float* w
   const int src_arg = pass == Pass::backward_data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC;
   const int weights_arg = pass == Pass::backward_weights ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS;
   const int dst_arg = pass == Pass::forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST;
-  const base::HoldSignals
-      hold;  // its generated code may use the stack register for something else, as that of products does
+  const base::HoldSignals hold;  // its generated code may use the stack register for something
+                                 // else, as that of products does
   plan.convolution.execute(onednn_stream(), {{src_arg, at(plan[src].wanted, src_wanted)},
                                              {weights_arg, at(plan[weights].wanted, weights_data)},
                                              {dst_arg, at(plan[dst].wanted, dst_wanted)},
@@ -235,9 +239,10 @@ const float* filled(const TileFn& fill, Tile images) {
   return values;
 }
 
-/// Forward and the gradient of the input: the weights are read by all image runs, so they are converted once.
-void run_with_weights(const Cut& cut, const float* src_data, const float* weights_data, const float* dst_data,
-                      const TileFn& done, const TileFn& fill) {
+/// Forward and the gradient of the input: the weights are read by all image runs, so they are
+/// converted once.
+void run_with_weights(const Cut& cut, const float* src_data, const float* weights_data,
+                      const float* dst_data, const TileFn& done, const TileFn& fill) {
   struct Prepared {
     Scratch scratch;
     memory::desc layout;
@@ -272,8 +277,8 @@ void run_with_weights(const Cut& cut, const float* src_data, const float* weight
 
 }  // namespace
 
-void conv2d_f32(const ConvParams& p, const float* src_data, const float* weights_data, float* dst_data,
-                const TileFn& done, const TileFn& fill) {
+void conv2d_f32(const ConvParams& p, const float* src_data, const float* weights_data,
+                float* dst_data, const TileFn& done, const TileFn& fill) {
   run_with_weights(Cut(Pass::forward, p), src_data, weights_data, dst_data, done, fill);
 }
 
@@ -287,14 +292,16 @@ void conv2d_backward_weights_f32(const ConvParams& p, const float* src_data, con
   const Cut cut(Pass::backward_weights, p);
   const int64_t length = p.o * (p.c / p.groups) * p.kh * p.kw;
   Scratch memory_of_sums;
-  float* const sums = cut.image_runs == 1 ? grad_weights : memory_of_sums.floats(cut.image_runs * length);
+  float* const sums =
+      cut.image_runs == 1 ? grad_weights : memory_of_sums.floats(cut.image_runs * length);
   for_each(cut.tiles(), [&](int64_t index) {
     const int64_t image_run = index / cut.channel_runs, run = index % cut.channel_runs;
     const auto plan = plan_for(cut, image_run, run);
     const Side& side = (*plan)[weights];
     thread_local Scratch scratch;
     float* const sum = sums + image_run * length + cut.weights_at(run);
-    float* const wanted = side.convert ? static_cast<float*>(scratch.get(side.wanted.get_size())) : sum;
+    float* const wanted =
+        side.convert ? static_cast<float*>(scratch.get(side.wanted.get_size())) : sum;
     run_tile(cut.pass, *plan, src_data + cut.src_at(image_run, run), wanted,
              grad_dst + cut.dst_at(image_run, run));
     if (side.convert) to_plain(side, wanted, sum);

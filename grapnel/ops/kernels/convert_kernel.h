@@ -1,5 +1,5 @@
-/// Between stored types and the three compute types. Every narrow type is exact in its compute type, so a load never rounds
-/// and a store rounds once.
+/// Between stored types and the three compute types. Every narrow type is exact in its compute
+/// type, so a load never rounds and a store rounds once.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,12 @@
 
 namespace grapnel::kernels {
 
-/// Value conversion between any two element types. Floating values that no integer holds become the smallest one.
+/// Value conversion between any two element types. Floating values that no integer holds become the
+/// smallest one.
 template <class To, class From>
 [[gnu::always_inline]] inline To convert(From x) {
-  constexpr bool from_float = std::is_floating_point_v<From> || std::is_same_v<From, Half> || std::is_same_v<From, BFloat16>;
+  constexpr bool from_float = std::is_floating_point_v<From> || std::is_same_v<From, Half> ||
+                              std::is_same_v<From, BFloat16>;
   if constexpr (std::is_same_v<To, From>) {
     return x;
   } else if constexpr (std::is_same_v<From, Half> || std::is_same_v<From, BFloat16>) {

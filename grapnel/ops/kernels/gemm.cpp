@@ -39,10 +39,13 @@ void own_gemm(const GemmBlock<T>& g) {
   }
 }
 
-void transpose(int64_t rows, int64_t cols, const float* from, int64_t from_row, float* to, int64_t to_row) {
+void transpose(int64_t rows, int64_t cols, const float* from, int64_t from_row, float* to,
+               int64_t to_row) {
   switch (base::cpu_isa()) {
-    case base::Isa::avx512: return transpose_kernel<float, Avx512>(rows, cols, from, from_row, to, to_row);
-    case base::Isa::avx2: return transpose_kernel<float, Avx2>(rows, cols, from, from_row, to, to_row);
+    case base::Isa::avx512:
+      return transpose_kernel<float, Avx512>(rows, cols, from, from_row, to, to_row);
+    case base::Isa::avx2:
+      return transpose_kernel<float, Avx2>(rows, cols, from, from_row, to, to_row);
     case base::Isa::baseline:
       return transpose_kernel<float, IsaBaseline>(rows, cols, from, from_row, to, to_row);
   }
@@ -51,20 +54,21 @@ void transpose(int64_t rows, int64_t cols, const float* from, int64_t from_row, 
 /// Below this many multiplications oneDNN's own overhead (0.3 us) outweighs its better kernel.
 constexpr int64_t small_product = 20 * 20 * 20;
 
-/// Whole tiles of our AVX-512 kernel also beat oneDNN, which packs its operands first, while the product is small: 64 cubed ran
-/// at 112 GFLOP/s against 99 on one Zen 4 core. With tiles cut at the edge, or with AVX2, ours was up to a third slower.
+/// Whole tiles of our AVX-512 kernel also beat oneDNN, which packs its operands first, while the
+/// product is small: 64 cubed ran at 112 GFLOP/s against 99 on one Zen 4 core. With tiles cut at
+/// the edge, or with AVX2, ours was up to a third slower.
 bool own_is_faster(const GemmBlock<float>& g) {
   const int64_t work = g.m * g.n * g.k;
   if (work <= small_product) return true;
-  return work <= 64 * 64 * 64 && base::cpu_isa() == base::Isa::avx512 && g.m % 8 == 0 && g.n % 16 == 0 &&
-         g.n <= 96;
+  return work <= 64 * 64 * 64 && base::cpu_isa() == base::Isa::avx512 && g.m % 8 == 0 &&
+         g.n % 16 == 0 && g.n <= 96;
 }
 
 void gemm_tile(GemmBlock<float> g) {
   if (own_is_faster(g)) return own_gemm(g);
   const OneThread guard;
-  // oneDNN packs a transposed b slowly, and there are only m rows to make up for it: on one Zen 4 core
-  // 64 x 512 x 512 ran at 89 GFLOP/s as it was and at 102 with b turned round first.
+  // oneDNN packs a transposed b slowly, and there are only m rows to make up for it: on one Zen 4
+  // core 64 x 512 x 512 ran at 89 GFLOP/s as it was and at 102 with b turned round first.
   bool b_transposed = g.b_col != 1;
   if (b_transposed && g.m > 1 && g.m <= 256) {
     thread_local Scratch scratch;
@@ -75,14 +79,15 @@ void gemm_tile(GemmBlock<float> g) {
     b_transposed = false;
   }
   const bool a_transposed = g.a_col != 1;
-  // oneDNN's generated code points the stack register into a buffer on the heap, where a signal handler would write its frame.
+  // oneDNN's generated code points the stack register into a buffer on the heap, where a signal
+  // handler would write its frame.
   const base::HoldSignals hold;
-  const dnnl_status_t status =
-      dnnl_sgemm(a_transposed ? 'T' : 'N', b_transposed ? 'T' : 'N', g.m, g.n, g.k, 1.0f, g.a,
-                 a_transposed ? g.a_col : g.a_row, g.b, b_transposed ? g.b_col : g.b_row, 0.0f, g.c, g.c_row);
+  const dnnl_status_t status = dnnl_sgemm(
+      a_transposed ? 'T' : 'N', b_transposed ? 'T' : 'N', g.m, g.n, g.k, 1.0f, g.a,
+      a_transposed ? g.a_col : g.a_row, g.b, b_transposed ? g.b_col : g.b_row, 0.0f, g.c, g.c_row);
   if (status == dnnl_out_of_memory) throw std::bad_alloc();
-  GRAPNEL_ASSERT(status == dnnl_success, "dnnl_sgemm returned ", status, " for ", g.m, " x ", g.k, " times ",
-                 g.k, " x ", g.n);
+  GRAPNEL_ASSERT(status == dnnl_success, "dnnl_sgemm returned ", status, " for ", g.m, " x ", g.k,
+                 " times ", g.k, " x ", g.n);
 }
 
 void gemm_tile(const GemmBlock<double>& g) { own_gemm(g); }
@@ -108,8 +113,8 @@ struct Tiles {
 
 int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
-/// At most 512 x 512; smaller, to give more threads something to do, while that keeps a tile worth a thread's
-/// while. Whole registers except at the edge.
+/// At most 512 x 512; smaller, to give more threads something to do, while that keeps a tile worth
+/// a thread's while. Whole registers except at the edge.
 Tiles cut(int64_t m, int64_t n, int64_t k) {
   constexpr int64_t enough_tiles = 8, least_work = int64_t{1} << 21;
   constexpr int64_t whole_m = 8, whole_n = 16;
@@ -164,7 +169,8 @@ void make_dense(int64_t rows, int64_t cols, int64_t batch, Operand<T>& x) {
   x = {x.copy.get(), cols, 1, x.batch == 0 ? 0 : rows * cols, std::move(x.copy)};
 }
 
-/// Panels are rows of tiles. Whether there are enough to keep the threads busy, each with panels of its own.
+/// Panels are rows of tiles. Whether there are enough to keep the threads busy, each with panels of
+/// its own.
 bool enough_panels(int64_t panels) { return panels >= 2 * get_num_threads(); }
 
 /// One call of gemm.
@@ -187,7 +193,8 @@ struct Product {
 
   /// Which thread computes a tile, and when, changes no bit.
   void run() const {
-    if (steps.fill || (steps.done && (across == 1 || enough_panels(g.batch * down)))) return run_panels();
+    if (steps.fill || (steps.done && (across == 1 || enough_panels(g.batch * down))))
+      return run_panels();
     if (g.batch * down * across == 1) tile(0, 0, a_rows(0));
     else
       share_out(g.batch * down * across, t.n, [&](int64_t begin, int64_t end) {
@@ -201,8 +208,8 @@ struct Product {
   template <class Fn>
   void share_out(int64_t pieces, int64_t n, Fn&& fn) const {
     constexpr int64_t work_per_claim = int64_t{1} << 18;
-    base::parallel_for(pieces, std::max<int64_t>(1, work_per_claim / std::max<int64_t>(1, t.m * n * g.k)),
-                       fn);
+    base::parallel_for(
+        pieces, std::max<int64_t>(1, work_per_claim / std::max<int64_t>(1, t.m * n * g.k)), fn);
   }
 
   void run_panels() const {
@@ -217,20 +224,24 @@ struct Product {
 
   int64_t first_row(int64_t panel) const { return panel % down * t.m; }
   int64_t row_count(int64_t panel) const { return std::min(t.m, g.m - first_row(panel)); }
-  const T* a_rows(int64_t panel) const { return a.data + panel / down * a.batch + first_row(panel) * a.row; }
+  const T* a_rows(int64_t panel) const {
+    return a.data + panel / down * a.batch + first_row(panel) * a.row;
+  }
 
   /// Rows of a that are not in memory.
   const T* filled(int64_t panel) const {
     thread_local Scratch scratch;
     const int64_t rows = row_count(panel);
-    T* const memory = static_cast<T*>(scratch.get(static_cast<size_t>(rows * g.k + kTileMargin) * sizeof(T)));
+    T* const memory =
+        static_cast<T*>(scratch.get(static_cast<size_t>(rows * g.k + kTileMargin) * sizeof(T)));
     steps.fill({panel / down * g.a_batch + first_row(panel) * g.k, rows, g.k, g.k, memory});
     return memory;
   }
 
   void tile(int64_t panel, int64_t column, const T* rows_of_a) const {
     const int64_t item = panel / down, i = first_row(panel), j = column * t.n;
-    Tile place{item * g.c_batch + i * g.c_row + j, row_count(panel), std::min(t.n, g.n - j), g.c_row};
+    Tile place{item * g.c_batch + i * g.c_row + j, row_count(panel), std::min(t.n, g.n - j),
+               g.c_row};
     T* c;
     int64_t c_row;
     if (g.c) {
@@ -250,7 +261,9 @@ struct Product {
   /// Panels [begin, end) are finished: all at once, if they lie behind each other.
   void tell(int64_t begin, int64_t end) const {
     if (!steps.done) return;
-    const auto start = [&](int64_t panel) { return panel / down * g.c_batch + first_row(panel) * g.c_row; };
+    const auto start = [&](int64_t panel) {
+      return panel / down * g.c_batch + first_row(panel) * g.c_row;
+    };
     if (g.c_row == g.n && (g.batch == 1 || g.c_batch == g.m * g.n)) {
       const int64_t rows = (start(end - 1) - start(begin)) / g.n + row_count(end - 1);
       return steps.done({start(begin), rows, g.n, g.n});

@@ -1,5 +1,5 @@
-/// Our own matrix product for one thread, compiled once per instruction set (gemm_kernel_impl.h says how it
-/// works).
+/// Our own matrix product for one thread, compiled once per instruction set (gemm_kernel_impl.h
+/// says how it works).
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,7 @@ void gemm_kernel(const GemmBlock<T>& block, T* scratch);
 
 /// to[j, i] = from[i, j] for i < rows, j < cols; lines of both are contiguous.
 template <class T, class Isa>
-void transpose_kernel(int64_t rows, int64_t cols, const T* from, int64_t from_row, T* to, int64_t to_row);
+void transpose_kernel(int64_t rows, int64_t cols, const T* from, int64_t from_row, T* to,
+                      int64_t to_row);
 
 }  // namespace grapnel::kernels

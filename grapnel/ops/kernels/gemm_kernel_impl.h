@@ -1,13 +1,13 @@
-/// How our own matrix product works: blocked, packed, with a micro-kernel that keeps its tile of c in
-/// registers.
+/// How our own matrix product works: blocked, packed, with a micro-kernel that keeps its tile of c
+/// in registers.
 ///
-/// Every element of c is one chain of fused multiply-adds in ascending order of k (with a separate multiply
-/// and add where the processor has no fma). The bits therefore depend neither on blocking nor on how a and b
-/// lie in memory. The one exception are products with a single row or column, whose dot products run in
-/// several lanes.
+/// Every element of c is one chain of fused multiply-adds in ascending order of k (with a separate
+/// multiply and add where the processor has no fma). The bits therefore depend neither on blocking
+/// nor on how a and b lie in memory. The one exception are products with a single row or column,
+/// whose dot products run in several lanes.
 ///
-/// Only gemm_kernel_<isa>.cpp include this file. Everything in it is a template on the tag of the instruction
-/// set, so that the linker cannot replace code for one set by code for another.
+/// Only gemm_kernel_<isa>.cpp include this file. Everything in it is a template on the tag of the
+/// instruction set, so that the linker cannot replace code for one set by code for another.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ class OwnGemm {
   static constexpr int rows = S::rows;
   static constexpr int64_t width = S::vectors * lanes;
 
-  // A block of a (block_m x block_k) stays in the second-level cache while panels of b (block_k x width) pass
-  // through the first.
+  // A block of a (block_m x block_k) stays in the second-level cache while panels of b (block_k x
+  // width) pass through the first.
   static constexpr int64_t block_k = 256;
   static constexpr int64_t block_m = 96 / rows * rows;
   static constexpr int64_t a_scratch = block_m * block_k;
@@ -63,8 +63,8 @@ class OwnGemm {
   }
 
   /// Columns [0, n) of b as one panel of `panel` columns, k-major, padded with zeros.
-  static void pack_panel(int64_t n, int64_t k, const T* b, int64_t b_row, int64_t b_col, int64_t panel,
-                         T* out) {
+  static void pack_panel(int64_t n, int64_t k, const T* b, int64_t b_row, int64_t b_col,
+                         int64_t panel, T* out) {
     if (b_col == 1) {
       for (int64_t p = 0; p < k; ++p) {
         for (int64_t j = 0; j < n; ++j) out[p * panel + j] = b[p * b_row + j];
@@ -86,7 +86,8 @@ class OwnGemm {
     }
   }
 
-  /// Rows of a as the micro-kernel reads them: packed, or where they are if `row` says how far apart.
+  /// Rows of a as the micro-kernel reads them: packed, or where they are if `row` says how far
+  /// apart.
   struct Rows {
     const T* data;
     int64_t row;
@@ -95,7 +96,8 @@ class OwnGemm {
 
   /// c[rows, NV vectors] (+)= a * b, where b has NV * lanes contiguous columns.
   template <int NV, bool Packed>
-  static GRAPNEL_INLINE void multiply(int64_t k, Rows from, const T* b, int64_t b_row, V (&acc)[rows][NV]) {
+  static GRAPNEL_INLINE void multiply(int64_t k, Rows from, const T* b, int64_t b_row,
+                                      V (&acc)[rows][NV]) {
     const T* a = from.data;
     for (int64_t p = 0; p < k; ++p, a += Packed ? rows : 1, b += b_row) {
       V bv[NV];
@@ -112,8 +114,8 @@ class OwnGemm {
 
   /// One tile of c, m x n of which are real.
   template <int NV, bool Packed>
-  static void tile(int64_t m, int64_t n, int64_t k, Rows a, const T* b, int64_t b_row, T* c, int64_t c_row,
-                   bool first) {
+  static void tile(int64_t m, int64_t n, int64_t k, Rows a, const T* b, int64_t b_row, T* c,
+                   int64_t c_row, bool first) {
     V acc[rows][NV];
     if (m == rows && n == NV * lanes) {
 #pragma GCC unroll 8
@@ -132,7 +134,8 @@ class OwnGemm {
     T edge[rows][NV * lanes];
     if (!first) {
       for (int64_t r = 0; r < rows; ++r) {
-        for (int64_t j = 0; j < NV * lanes; ++j) edge[r][j] = r < m && j < n ? c[r * c_row + j] : T(0);
+        for (int64_t j = 0; j < NV * lanes; ++j)
+          edge[r][j] = r < m && j < n ? c[r * c_row + j] : T(0);
       }
     }
 #pragma GCC unroll 8
@@ -152,19 +155,20 @@ class OwnGemm {
   }
 
   template <bool Packed>
-  static void tile(int64_t m, int64_t n, int64_t k, Rows a, const T* b, int64_t b_row, T* c, int64_t c_row,
-                   bool first) {
+  static void tile(int64_t m, int64_t n, int64_t k, Rows a, const T* b, int64_t b_row, T* c,
+                   int64_t c_row, bool first) {
     if (n > 2 * lanes) tile<3, Packed>(m, n, k, a, b, b_row, c, c_row, first);
     else if (n > lanes) tile<2, Packed>(m, n, k, a, b, b_row, c, c_row, first);
     else tile<1, Packed>(m, n, k, a, b, b_row, c, c_row, first);
   }
 
   /// All tiles of one panel of b, at most `width` columns.
-  static void panel(int64_t m, int64_t n, int64_t k, Rows a, const T* b, int64_t b_row, T* c, int64_t c_row,
-                    bool first) {
+  static void panel(int64_t m, int64_t n, int64_t k, Rows a, const T* b, int64_t b_row, T* c,
+                    int64_t c_row, bool first) {
     for (int64_t i = 0; i < m; i += rows, c += rows * c_row) {
       const int64_t used = least(rows, m - i);
-      if (a.row == packed) tile<true>(used, n, k, {a.data + i * k, packed}, b, b_row, c, c_row, first);
+      if (a.row == packed)
+        tile<true>(used, n, k, {a.data + i * k, packed}, b, b_row, c, c_row, first);
       else tile<false>(used, n, k, {a.data + i * a.row, a.row}, b, b_row, c, c_row, first);
     }
   }
@@ -249,13 +253,17 @@ class OwnGemm {
 
  public:
   static void run(const GemmBlock<T>& g, T* scratch) {
-    if (g.m == 1 && !g.add && multiply_vector({g.n, g.k, g.b, g.b_col, g.b_row, g.a, g.c, 1}, g.a_col, scratch)) return;
-    if (g.n == 1 && !g.add && multiply_vector({g.m, g.k, g.a, g.a_row, g.a_col, g.b, g.c, g.c_row}, g.b_row, scratch))
+    if (g.m == 1 && !g.add &&
+        multiply_vector({g.n, g.k, g.b, g.b_col, g.b_row, g.a, g.c, 1}, g.a_col, scratch))
+      return;
+    if (g.n == 1 && !g.add &&
+        multiply_vector({g.m, g.k, g.a, g.a_row, g.a_col, g.b, g.c, g.c_row}, g.b_row, scratch))
       return;
 
     T* const packed_a = scratch;
     T* const packed_b = scratch + a_scratch;
-    // Packing b pays when many tiles read it; a panel that is cut or lies across memory is always packed.
+    // Packing b pays when many tiles read it; a panel that is cut or lies across memory is always
+    // packed.
     const bool pack_b = g.b_col != 1 || g.m > 16 * rows;
     for (int64_t j0 = 0; j0 < g.n; j0 += block_n) {
       const int64_t nb = least(block_n, g.n - j0);
@@ -282,7 +290,8 @@ class OwnGemm {
               if (i0 == 0) pack_panel(used, kb, b, g.b_row, g.b_col, b_row, to);
               b = to;
             }
-            panel(mb, used, kb, a, b, b_row, g.c + i0 * g.c_row + j0 + j, g.c_row, p0 == 0 && !g.add);
+            panel(mb, used, kb, a, b, b_row, g.c + i0 * g.c_row + j0 + j, g.c_row,
+                  p0 == 0 && !g.add);
           }
         }
         p0 += kb;
@@ -297,7 +306,8 @@ void gemm_kernel(const GemmBlock<T>& block, T* scratch) {
 }
 
 template <class T, class Isa>
-void transpose_kernel(int64_t rows, int64_t cols, const T* from, int64_t from_row, T* to, int64_t to_row) {
+void transpose_kernel(int64_t rows, int64_t cols, const T* from, int64_t from_row, T* to,
+                      int64_t to_row) {
   Transpose<T, Isa>::run(rows, cols, from, from_row, to, to_row);
 }
 

@@ -10,11 +10,13 @@
 namespace grapnel::kernels {
 namespace {
 
-// Asked for by name at run time: whichever OpenMP oneDNN brought along is the one to talk to, and if it
-// brought none there is nothing to say.
+// Asked for by name at run time: whichever OpenMP oneDNN brought along is the one to talk to, and
+// if it brought none there is nothing to say.
 struct OpenMp {
-  int (*get_max_threads)() = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
-  void (*set_num_threads)(int) = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  int (*get_max_threads)() = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT,
+                                                               "omp_get_max_threads"));
+  void (*set_num_threads)(int) = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT,
+                                                                       "omp_set_num_threads"));
   bool present() const { return get_max_threads && set_num_threads; }
 };
 
@@ -58,7 +60,9 @@ const dnnl::stream& onednn_stream() {
   return stream;
 }
 
-void Scratch::Free::operator()(void* memory) const { ::operator delete(memory, std::align_val_t{64}); }
+void Scratch::Free::operator()(void* memory) const {
+  ::operator delete(memory, std::align_val_t{64});
+}
 
 void* Scratch::get(size_t bytes) {
   if (bytes > size_) {

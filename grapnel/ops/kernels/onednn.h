@@ -1,8 +1,8 @@
 /// How oneDNN is called here: on the calling thread alone, with memory of ours.
 ///
-/// Debian's oneDNN computes on an OpenMP team, whose idle threads spin beside our pool and whose size would
-/// reach the bits of a result. So every call happens under a OneThread guard, on tiles that we cut, from our
-/// own pool.
+/// Debian's oneDNN computes on an OpenMP team, whose idle threads spin beside our pool and whose
+/// size would reach the bits of a result. So every call happens under a OneThread guard, on tiles
+/// that we cut, from our own pool.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@
 
 namespace grapnel::kernels {
 
-/// While one lives, oneDNN starts no team on this thread. The user's own OpenMP setting is back afterwards.
+/// While one lives, oneDNN starts no team on this thread. The user's own OpenMP setting is back
+/// afterwards.
 class OneThread {
  public:
   OneThread();
@@ -34,8 +35,8 @@ const dnnl::engine& onednn_engine();
 /// This thread's stream.
 const dnnl::stream& onednn_stream();
 
-/// Memory of this thread, aligned to 64 bytes, that grows and is used again. Two uses at once need two
-/// objects.
+/// Memory of this thread, aligned to 64 bytes, that grows and is used again. Two uses at once need
+/// two objects.
 class Scratch {
  public:
   void* get(size_t bytes);
@@ -54,8 +55,8 @@ class Scratch {
   size_t size_ = 0;
 };
 
-/// The most recently used values, shared by all threads. Making a value happens outside the lock: threads
-/// that miss at the same time may make it twice, and one copy is kept.
+/// The most recently used values, shared by all threads. Making a value happens outside the lock:
+/// threads that miss at the same time may make it twice, and one copy is kept.
 template <class Key, class Value, class Hash>
 class RecentlyUsed {
  public:

@@ -1,9 +1,10 @@
-/// Kernels of pointwise ops: one contiguous loop per op and compute type, compiled once per instruction set.
+/// Kernels of pointwise ops: one contiguous loop per op and compute type, compiled once per
+/// instruction set.
 ///
-/// Strides, broadcasting and narrow types are the driver's business (ops/pointwise.cpp): it hands over plain blocks.
+/// Strides, broadcasting and narrow types are the driver's business (ops/pointwise.cpp): it hands
+/// over plain blocks.
 #pragma once
 
-#include <cstddef>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -25,8 +26,9 @@ using LoadFn = void (*)(const void* from, int64_t stride, void* to, int64_t n);
 /// Rounds n values of the compute type into elements `stride` apart.
 using StoreFn = void (*)(const void* from, void* to, int64_t stride, int64_t n);
 
-/// An op whose formula is much cheaper for usual arguments may state which they are (`usual`) and the shorter formula that
-/// gives the same bits for them (`usual_scalar`). The kernel then looks at a block before it computes it.
+/// An op whose formula is much cheaper for usual arguments may state which they are (`usual`) and
+/// the shorter formula that gives the same bits for them (`usual_scalar`). The kernel then looks at
+/// a block before it computes it.
 template <class D, class S>
 concept HasUsualArguments = D::arity == 1 && requires(S x) {
   D::template usual<S>(x);
@@ -36,7 +38,8 @@ inline constexpr int64_t kUsualBlock = 256;
 
 // flatten: a formula left out of line would not be vectorised.
 template <class D, class T, class Isa, size_t... I>
-[[gnu::always_inline]] inline void pointwise_loop(const void* const* in, void* out, int64_t n, std::index_sequence<I...>) {
+[[gnu::always_inline]] inline void pointwise_loop(const void* const* in, void* out, int64_t n,
+                                                  std::index_sequence<I...>) {
   using S = Num<T, Isa>;
   // Blocks either coincide exactly or do not meet, so the loop carries no dependence.
   const T* const source[] = {static_cast<const T*>(in[I])...};
@@ -47,15 +50,17 @@ template <class D, class T, class Isa, size_t... I>
       int unusual = 0;
       for (int64_t i = begin; i < end; ++i) unusual |= !D::template usual<S>(S::of(source[0][i]));
       if (unusual) {
-GRAPNEL_INDEPENDENT_ITERATIONS
-        for (int64_t i = begin; i < end; ++i) target[i] = D::template scalar<S>(S::of(source[0][i])).v;
+        GRAPNEL_INDEPENDENT_ITERATIONS
+        for (int64_t i = begin; i < end; ++i)
+          target[i] = D::template scalar<S>(S::of(source[0][i])).v;
       } else {
-GRAPNEL_INDEPENDENT_ITERATIONS
-        for (int64_t i = begin; i < end; ++i) target[i] = D::template usual_scalar<S>(S::of(source[0][i])).v;
+        GRAPNEL_INDEPENDENT_ITERATIONS
+        for (int64_t i = begin; i < end; ++i)
+          target[i] = D::template usual_scalar<S>(S::of(source[0][i])).v;
       }
     }
   } else {
-GRAPNEL_INDEPENDENT_ITERATIONS
+    GRAPNEL_INDEPENDENT_ITERATIONS
     for (int64_t i = 0; i < n; ++i) target[i] = D::template scalar<S>(S::of(source[I][i])...).v;
   }
 }

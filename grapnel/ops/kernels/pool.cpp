@@ -40,17 +40,20 @@ int64_t divisor(const PoolParams& p, int64_t i, int64_t j, Span rows, Span cols)
 template <class Fn>
 void for_planes(const PoolParams& p, const Fn& fn) {
   const int64_t work = p.out[0] * p.out[1] * p.kernel[0] * p.kernel[1];
-  base::parallel_for(p.planes, std::max<int64_t>(1, 32768 / std::max<int64_t>(1, work)), [&](int64_t begin, int64_t end) {
-    for (int64_t plane = begin; plane < end; ++plane) fn(plane);
-  });
+  base::parallel_for(p.planes, std::max<int64_t>(1, 32768 / std::max<int64_t>(1, work)),
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t plane = begin; plane < end; ++plane) fn(plane);
+                     });
 }
 
 }  // namespace
 
-/// The windows [from, from + count) of output row i: all of them take one element each at a time, so that the steps do not
-/// wait for each other and several fit one instruction. Places count from the window's first row.
+/// The windows [from, from + count) of output row i: all of them take one element each at a time,
+/// so that the steps do not wait for each other and several fit one instruction. Places count from
+/// the window's first row.
 template <class T>
-void max_of_windows(const PoolParams& p, const T* image, Span rows, int64_t from, int64_t count, T* y, int64_t* index) {
+void max_of_windows(const PoolParams& p, const T* image, Span rows, int64_t from, int64_t count,
+                    T* y, int64_t* index) {
   using Place = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
   alignas(64) T best[kWindows];
   alignas(64) Place place[kWindows];
@@ -92,7 +95,8 @@ void max_pool(const PoolParams& p, const T* x, T* y, int64_t* index) {
     for (int64_t i = 0; i < p.out[0]; ++i) {
       const int64_t row = (plane * p.out[0] + i) * p.out[1];
       for (int64_t j = 0; j < p.out[1]; j += kWindows)
-        max_of_windows(p, x + plane * p.in[0] * p.in[1], covered(p, 0, i), j, std::min(kWindows, p.out[1] - j), y + row + j, index + row + j);
+        max_of_windows(p, x + plane * p.in[0] * p.in[1], covered(p, 0, i), j,
+                       std::min(kWindows, p.out[1] - j), y + row + j, index + row + j);
     }
   });
 }
@@ -143,10 +147,10 @@ void avg_pool_backward(const PoolParams& p, const T* g, T* gx) {
   });
 }
 
-#define GRAPNEL_POOL(T)                                                                  \
-  template void max_pool<T>(const PoolParams&, const T*, T*, int64_t*);                  \
-  template void max_pool_backward<T>(const PoolParams&, const T*, const int64_t*, T*);   \
-  template void avg_pool<T>(const PoolParams&, const T*, T*);                            \
+#define GRAPNEL_POOL(T)                                                                \
+  template void max_pool<T>(const PoolParams&, const T*, T*, int64_t*);                \
+  template void max_pool_backward<T>(const PoolParams&, const T*, const int64_t*, T*); \
+  template void avg_pool<T>(const PoolParams&, const T*, T*);                          \
   template void avg_pool_backward<T>(const PoolParams&, const T*, T*);
 GRAPNEL_POOL(float)
 GRAPNEL_POOL(double)

@@ -5,7 +5,8 @@
 
 namespace grapnel::kernels {
 
-// Pairs are {vertical, horizontal}. Planes are the images of a batch, one per channel; all arrays are dense.
+// Pairs are {vertical, horizontal}. Planes are the images of a batch, one per channel; all arrays
+// are dense.
 struct PoolParams {
   int64_t planes = 0;
   int64_t in[2] = {}, out[2] = {};
@@ -13,7 +14,8 @@ struct PoolParams {
   bool count_include_pad = true;  ///< averages divide by the whole window, padding included
 };
 
-/// The largest value of each window and its place in the plane; the first of equals, but the last NaN if there is one.
+/// The largest value of each window and its place in the plane; the first of equals, but the last
+/// NaN if there is one.
 template <class T>
 void max_pool(const PoolParams& p, const T* x, T* y, int64_t* index);
 /// Adds each gradient to the place its maximum came from.

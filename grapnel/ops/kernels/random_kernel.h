@@ -1,10 +1,11 @@
 /// Random fills, compiled once per instruction set with equal bits.
 ///
 /// Note [Random draws]
-/// Element i of a fill is a pure function of the generator's seed, its offset when the fill was asked for, and i. f32 (and all
-/// narrower types) takes word i % 4 of the block with counter offset + i / 4, f64 takes half i % 2 of block offset + i / 2, an
-/// integer takes block offset + i. A fill of n elements moves the offset by n, so fills never share a block, and the draws after
-/// one do not depend on its type. Normal numbers come in pairs, made from the words of both.
+/// Element i of a fill is a pure function of the generator's seed, its offset when the fill was
+/// asked for, and i. f32 (and all narrower types) takes word i % 4 of the block with counter offset
+/// + i / 4, f64 takes half i % 2 of block offset + i / 2, an integer takes block offset + i. A fill
+/// of n elements moves the offset by n, so fills never share a block, and the draws after one do
+/// not depend on its type. Normal numbers come in pairs, made from the words of both.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +19,11 @@ enum class Draw : uint8_t { uniform, normal, exponential, bernoulli };
 struct RandomCall {
   Draw draw;
   uint64_t seed, offset;
-  /// uniform: [a, b); normal: mean a, deviation b; exponential: rate a; bernoulli: 1 with probability a.
+  /// uniform: [a, b); normal: mean a, deviation b; exponential: rate a; bernoulli: 1 with
+  /// probability a.
   double a, b;
-  /// Uniform numbers are multiples of 2^-digits: as many as the stored type holds, so that rounding never gives 1.
+  /// Uniform numbers are multiples of 2^-digits: as many as the stored type holds, so that rounding
+  /// never gives 1.
   int digits;
 };
 

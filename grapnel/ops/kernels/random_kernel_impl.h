@@ -7,7 +7,8 @@
 
 namespace grapnel::kernels {
 
-/// Blocks that are drawn at once. Their words lie side by side, so that every loop below becomes vector code.
+/// Blocks that are drawn at once. Their words lie side by side, so that every loop below becomes
+/// vector code.
 inline constexpr int64_t kRun = 64;
 
 template <class T, class Isa>
@@ -39,7 +40,8 @@ struct RandomRun {
   }
   /// Number j of block k in (0, 1], whose logarithm is finite; near 0 it is finer than unit().
   GRAPNEL_INLINE S positive(int64_t j, int64_t k) const {
-    if constexpr (is_f32<S>) return S::of(static_cast<float>(static_cast<int32_t>(word[j][k] >> 1)) * 0x1p-31f + 0x1p-32f);
+    if constexpr (is_f32<S>)
+      return S::of(static_cast<float>(static_cast<int32_t>(word[j][k] >> 1)) * 0x1p-31f + 0x1p-32f);
     else return unit(j, k, 53) + S(0x1p-53);
   }
 
@@ -87,7 +89,8 @@ struct RandomRun {
 };
 
 template <class T, class Isa>
-[[gnu::flatten]] void random_kernel(const RandomCall& call, int64_t first_block, int64_t blocks, T* out) {
+[[gnu::flatten]] void random_kernel(const RandomCall& call, int64_t first_block, int64_t blocks,
+                                    T* out) {
   RandomRun<T, Isa> run;
   const T a = static_cast<T>(call.a), b = static_cast<T>(call.b);
   for (int64_t done = 0; done < blocks; done += kRun) {
@@ -100,7 +103,8 @@ template <class T, class Isa>
     }
     const int64_t n = blocks - done < kRun ? blocks - done : kRun;
     for (int64_t k = 0; k < n; ++k)
-      for (int64_t j = 0; j < per_block<T>; ++j) out[(done + k) * per_block<T> + j] = run.values[j][k];
+      for (int64_t j = 0; j < per_block<T>; ++j)
+        out[(done + k) * per_block<T> + j] = run.values[j][k];
   }
 }
 

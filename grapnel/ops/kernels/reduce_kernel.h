@@ -1,11 +1,13 @@
 /// Kernels of reductions, in one fixed order.
 ///
 /// Note [Reduction tree]
-/// The values to reduce, taken in row-major order of the reduced dimensions, are cut into chunks of 4,096. Inside a chunk 64
-/// lanes run side by side, lane l combining values l, l + 64, l + 128, ...; the lanes are then folded in halves (l with l + 32,
-/// then l + 16, ...). The results of the chunks are reduced in the same way, until one is left. Missing values are the
-/// identity, which changes no bit of what it meets (for sums it is -0.0). The order depends on nothing but the number of values:
-/// not on threads, vector width, strides or the device. It is also far more accurate than a running sum.
+/// The values to reduce, taken in row-major order of the reduced dimensions, are cut into chunks of
+/// 4,096. Inside a chunk 64 lanes run side by side, lane l combining values l, l + 64, l + 128,
+/// ...; the lanes are then folded in halves (l with l + 32, then l + 16, ...). The results of the
+/// chunks are reduced in the same way, until one is left. Missing values are the identity, which
+/// changes no bit of what it meets (for sums it is -0.0). The order depends on nothing but the
+/// number of values: not on threads, vector width, strides or the device. It is also far more
+/// accurate than a running sum.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +25,8 @@ inline void fold_chunks(ReduceChunkFn chunk, char* partial, int64_t n, int64_t s
   while (n > 1) {
     const int64_t chunks = (n + kReduceChunk - 1) / kReduceChunk;
     for (int64_t c = 0; c < chunks; ++c) {
-      const int64_t length = n - c * kReduceChunk < kReduceChunk ? n - c * kReduceChunk : kReduceChunk;
+      const int64_t length =
+          n - c * kReduceChunk < kReduceChunk ? n - c * kReduceChunk : kReduceChunk;
       chunk(partial + c * kReduceChunk * size, length, partial + c * size);
     }
     n = chunks;
@@ -35,7 +38,8 @@ struct ReduceKernel {
   using S = Num<T, Isa>;
   GRAPNEL_INLINE static T combine(T a, T b) { return D::template combine<S>(S::of(a), S::of(b)).v; }
 
-  /// Folds lane[0, 2 * width) in halves. The widths are constants, so that every step is a few registers wide and no loop.
+  /// Folds lane[0, 2 * width) in halves. The widths are constants, so that every step is a few
+  /// registers wide and no loop.
   template <int64_t width>
   GRAPNEL_INLINE static void fold(T* lane) {
     for (int64_t l = 0; l < width; ++l) lane[l] = combine(lane[l], lane[l + width]);
@@ -52,24 +56,28 @@ struct ReduceKernel {
         for (int64_t l = 0; l < kReduceLanes; ++l) lane[l] = combine(lane[l], x[k + l]);
       for (int64_t l = 0; k + l < n; ++l) lane[l] = combine(lane[l], x[k + l]);
     } else {
-      for (int64_t l = 0; l < kReduceLanes; ++l) lane[l] = l < n ? x[l] : D::template identity<S>().v;
+      for (int64_t l = 0; l < kReduceLanes; ++l)
+        lane[l] = l < n ? x[l] : D::template identity<S>().v;
     }
     fold<kReduceLanes / 2>(lane);
     *static_cast<T*>(out) = lane[0];
   }
 
-  static void columns(const void* in, int64_t rows, int64_t row_stride, int64_t columns, void* out) {
+  static void columns(const void* in, int64_t rows, int64_t row_stride, int64_t columns,
+                      void* out) {
     // Narrow strips keep all lanes of a strip in the first-level cache.
     constexpr int64_t strip = 64;
     alignas(64) T lane[kReduceLanes][strip];
-    // Lanes that no row reaches hold the identity and change nothing: only the used power of two is folded.
+    // Lanes that no row reaches hold the identity and change nothing: only the used power of two is
+    // folded.
     int64_t used = 1;
     while (used < rows && used < kReduceLanes) used *= 2;
     for (int64_t c = 0; c < columns; c += strip) {
       const int64_t width = columns - c < strip ? columns - c : strip;
       const T* x = static_cast<const T*>(in) + c;
       for (int64_t r = 0; r < used; ++r)
-        for (int64_t i = 0; i < width; ++i) lane[r][i] = r < rows ? x[r * row_stride + i] : D::template identity<S>().v;
+        for (int64_t i = 0; i < width; ++i)
+          lane[r][i] = r < rows ? x[r * row_stride + i] : D::template identity<S>().v;
       for (int64_t r = kReduceLanes; r < rows; ++r) {
         T* to = lane[r % kReduceLanes];
         const T* from = x + r * row_stride;
@@ -90,7 +98,8 @@ struct ReduceKernel {
 
   static void finish(void* values, int64_t n, int64_t count) {
     T* v = static_cast<T*>(values);
-    for (int64_t i = 0; i < n; ++i) v[i] = D::template finish<S>(S::of(v[i]), S::of(static_cast<T>(count))).v;
+    for (int64_t i = 0; i < n; ++i)
+      v[i] = D::template finish<S>(S::of(v[i]), S::of(static_cast<T>(count))).v;
   }
 
   static constexpr ReduceKernels make() {

@@ -1,7 +1,9 @@
-/// Kernels that take whole rows: softmax and layer norm. `row_kernels` are the best ones this processor can run.
+/// Kernels that take whole rows: softmax and layer norm. `row_kernels` are the best ones this
+/// processor can run.
 ///
-/// Each gives, bit for bit, what the ops it stands for give one after another: the formulas beside the members are those
-/// ops, and sums and maxima follow Note [Reduction tree]. That is what lets compiled code fuse the same steps in its own way.
+/// Each gives, bit for bit, what the ops it stands for give one after another: the formulas beside
+/// the members are those ops, and sums and maxima follow Note [Reduction tree]. That is what lets
+/// compiled code fuse the same steps in its own way.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +15,8 @@ namespace grapnel::kernels {
 /// Elements of scratch memory that a kernel wants for rows of n values.
 constexpr int64_t row_scratch(int64_t n) { return n / 4096 + 1; }
 
-/// All arrays are dense and of the compute type; x, g and y hold `rows` rows of n values, the others are as said.
+/// All arrays are dense and of the compute type; x, g and y hold `rows` rows of n values, the
+/// others are as said.
 struct SoftmaxArgs {
   int64_t rows, n;
   const void* x;
@@ -43,7 +46,8 @@ struct RowKernels {
   void (*log_softmax)(const SoftmaxArgs&);
   /// c = x - mean(x), rstd = rsqrt(mean(c * c) + eps), y = c * rstd * weight + bias
   void (*layer_norm)(const NormArgs&);
-  /// h = (x - mean) * rstd, w = g * weight, gx = ((w - mean(w)) - h * mean(w * h)) * rstd, product = g * h
+  /// h = (x - mean) * rstd, w = g * weight, gx = ((w - mean(w)) - h * mean(w * h)) * rstd, product
+  /// = g * h
   void (*layer_norm_backward)(const NormBackwardArgs&);
 };
 

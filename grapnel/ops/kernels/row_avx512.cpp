@@ -2,5 +2,6 @@
 
 namespace grapnel::kernels {
 extern const RowKernels row_kernels_avx512[2];
-const RowKernels row_kernels_avx512[2] = {RowKernel<float, IsaAvx512>::make(), RowKernel<double, IsaAvx512>::make()};
+const RowKernels row_kernels_avx512[2] = {RowKernel<float, IsaAvx512>::make(),
+                                          RowKernel<double, IsaAvx512>::make()};
 }  // namespace grapnel::kernels

@@ -2,5 +2,6 @@
 
 namespace grapnel::kernels {
 extern const RowKernels row_kernels_baseline[2];
-const RowKernels row_kernels_baseline[2] = {RowKernel<float, IsaBaseline>::make(), RowKernel<double, IsaBaseline>::make()};
+const RowKernels row_kernels_baseline[2] = {RowKernel<float, IsaBaseline>::make(),
+                                            RowKernel<double, IsaBaseline>::make()};
 }  // namespace grapnel::kernels

@@ -1,4 +1,5 @@
-/// The row kernels for one instruction set (row.h says what they compute). Included by row_*.cpp only.
+/// The row kernels for one instruction set (row.h says what they compute). Included by row_*.cpp
+/// only.
 #pragma once
 
 #include "grapnel/ops/defs/reduction.h"
@@ -20,7 +21,8 @@ struct RowKernel {
     return result;
   }
 
-  /// Reduces n values by Note [Reduction tree]. values(begin, count) gives the address of a chunk, perhaps made just now.
+  /// Reduces n values by Note [Reduction tree]. values(begin, count) gives the address of a chunk,
+  /// perhaps made just now.
   template <class D, class Values>
   GRAPNEL_INLINE static T reduce(int64_t n, T* partial, Values values) {
     if (n <= kReduceChunk) return chunk_of<D>(values(int64_t{0}, n), n);
@@ -32,7 +34,8 @@ struct RowKernel {
     while (count > 1) {
       int64_t chunks = 0;
       for (int64_t begin = 0; begin < count; begin += kReduceChunk, ++chunks)
-        partial[chunks] = chunk_of<D>(partial + begin, count - begin < kReduceChunk ? count - begin : kReduceChunk);
+        partial[chunks] = chunk_of<D>(partial + begin,
+                                      count - begin < kReduceChunk ? count - begin : kReduceChunk);
       count = chunks;
     }
     return partial[0];
@@ -96,7 +99,8 @@ struct RowKernel {
         return buffer;
       });
       const T rstd = (S(1.0) / sqrt(S::of(squares / count + eps))).v;
-      if (weight && bias) fill(y, 0, a.n, [=](int64_t i) { return (x[i] - mean) * rstd * weight[i] + bias[i]; });
+      if (weight && bias)
+        fill(y, 0, a.n, [=](int64_t i) { return (x[i] - mean) * rstd * weight[i] + bias[i]; });
       else if (weight) fill(y, 0, a.n, [=](int64_t i) { return (x[i] - mean) * rstd * weight[i]; });
       else if (bias) fill(y, 0, a.n, [=](int64_t i) { return (x[i] - mean) * rstd + bias[i]; });
       else fill(y, 0, a.n, [=](int64_t i) { return (x[i] - mean) * rstd; });
@@ -106,24 +110,37 @@ struct RowKernel {
   }
 
   template <class Weighted>
-  GRAPNEL_INLINE static void norm_backward_row(const NormBackwardArgs& a, int64_t r, Weighted weighted) {
+  GRAPNEL_INLINE static void norm_backward_row(const NormBackwardArgs& a, int64_t r,
+                                               Weighted weighted) {
     alignas(64) T block[kReduceChunk];
     T* const buffer = block;
     T* const partial = static_cast<T*>(a.scratch);
-    const T count = static_cast<T>(a.n), mean = static_cast<const T*>(a.mean)[r], rstd = static_cast<const T*>(a.rstd)[r];
+    const T count = static_cast<T>(a.n), mean = static_cast<const T*>(a.mean)[r],
+            rstd = static_cast<const T*>(a.rstd)[r];
     const T* const x = static_cast<const T*>(a.x) + r * a.n;
     const T* const g = static_cast<const T*>(a.g) + r * a.n;
     T* const gx = static_cast<T*>(a.gx) + r * a.n;
-    const T average = reduce<Mean>(a.n, partial, [=](int64_t begin, int64_t n) {
-      fill(buffer, begin, n, [=](int64_t i) { return weighted(g[i], i); });
-      return buffer;
-    }) / count;
-    const T along = reduce<Mean>(a.n, partial, [=](int64_t begin, int64_t n) {
-      fill(buffer, begin, n, [=](int64_t i) { return weighted(g[i], i) * ((x[i] - mean) * rstd); });
-      return buffer;
-    }) / count;
-    fill(gx, 0, a.n, [=](int64_t i) { return ((weighted(g[i], i) - average) - ((x[i] - mean) * rstd) * along) * rstd; });
-    if (a.product) fill(static_cast<T*>(a.product) + r * a.n, 0, a.n, [=](int64_t i) { return g[i] * ((x[i] - mean) * rstd); });
+    const T average =
+        reduce<Mean>(a.n, partial,
+                     [=](int64_t begin, int64_t n) {
+                       fill(buffer, begin, n, [=](int64_t i) { return weighted(g[i], i); });
+                       return buffer;
+                     }) /
+        count;
+    const T along = reduce<Mean>(a.n, partial,
+                                 [=](int64_t begin, int64_t n) {
+                                   fill(buffer, begin, n, [=](int64_t i) {
+                                     return weighted(g[i], i) * ((x[i] - mean) * rstd);
+                                   });
+                                   return buffer;
+                                 }) /
+                    count;
+    fill(gx, 0, a.n, [=](int64_t i) {
+      return ((weighted(g[i], i) - average) - ((x[i] - mean) * rstd) * along) * rstd;
+    });
+    if (a.product)
+      fill(static_cast<T*>(a.product) + r * a.n, 0, a.n,
+           [=](int64_t i) { return g[i] * ((x[i] - mean) * rstd); });
   }
 
   static void layer_norm_backward(const NormBackwardArgs& a) {
@@ -134,7 +151,9 @@ struct RowKernel {
     }
   }
 
-  static constexpr RowKernels make() { return {&softmax, &log_softmax, &layer_norm, &layer_norm_backward}; }
+  static constexpr RowKernels make() {
+    return {&softmax, &log_softmax, &layer_norm, &layer_norm_backward};
+  }
 };
 
 }  // namespace grapnel::kernels

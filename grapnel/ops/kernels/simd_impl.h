@@ -1,7 +1,7 @@
 /// Registers of one instruction set, and transposing with them.
 ///
-/// Only files compiled for one instruction set may include this one. Everything in it is a template on the
-/// tag of the set.
+/// Only files compiled for one instruction set may include this one. Everything in it is a template
+/// on the tag of the set.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace grapnel::kernels {
 
-// One register of T, and how many of them a tile of c takes: rows x vectors accumulators, plus the operands,
-// must fit the register file.
+// One register of T, and how many of them a tile of c takes: rows x vectors accumulators, plus the
+// operands, must fit the register file.
 template <class T, class Isa>
 struct Simd;
 template <class T>
@@ -62,8 +62,9 @@ class Transpose {
     return __builtin_shufflevector(a, b, (I % 2 * lanes + lanes / 2 + I / 2)...);
   }
 
-  /// A square of lanes x lanes. Interleaving line i with line i + lanes / 2 rotates the bits of every
-  /// element's (line, lane) address by one; after log2(lanes) rounds line and lane have changed places.
+  /// A square of lanes x lanes. Interleaving line i with line i + lanes / 2 rotates the bits of
+  /// every element's (line, lane) address by one; after log2(lanes) rounds line and lane have
+  /// changed places.
   static GRAPNEL_INLINE void square(const T* from, int64_t from_row, T* to, int64_t to_row) {
     using Lanes = std::make_integer_sequence<int, lanes>;
     V x[lanes], y[lanes];
@@ -84,7 +85,8 @@ class Transpose {
   }
 
  public:
-  static void run(int64_t rows, int64_t cols, const T* from, int64_t from_row, T* to, int64_t to_row) {
+  static void run(int64_t rows, int64_t cols, const T* from, int64_t from_row, T* to,
+                  int64_t to_row) {
     const int64_t square_rows = rows / lanes * lanes, square_cols = cols / lanes * lanes;
     for (int64_t i = 0; i < square_rows; i += lanes) {
       for (int64_t j = 0; j < square_cols; j += lanes)

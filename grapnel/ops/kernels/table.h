@@ -1,7 +1,8 @@
-/// The kernels of one instruction set, gathered in one table; `table()` is the best one this processor can run.
+/// The kernels of one instruction set, gathered in one table; `table()` is the best one this
+/// processor can run.
 ///
-/// Tables are filled in table_baseline.cpp, table_avx2.cpp and table_avx512.cpp from the same templates, so all of them give
-/// the same bits.
+/// Tables are filled in table_baseline.cpp, table_avx2.cpp and table_avx512.cpp from the same
+/// templates, so all of them give the same bits.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@ inline constexpr int kComputeTypes = 3;
 /// Reduces one chunk of n <= kReduceChunk contiguous values.
 using ReduceChunkFn = void (*)(const void* in, int64_t n, void* out);
 /// Reduces rows <= kReduceChunk rows of `columns` contiguous values each to one row.
-using ReduceColumnsFn = void (*)(const void* in, int64_t rows, int64_t row_stride, int64_t columns, void* out);
+using ReduceColumnsFn = void (*)(const void* in, int64_t rows, int64_t row_stride, int64_t columns,
+                                 void* out);
 /// Last step of a reduction on n results of `count` values each.
 using ReduceFinishFn = void (*)(void* values, int64_t n, int64_t count);
 

@@ -1,5 +1,6 @@
-// A first program against the installed library: a compiled function, a gradient with a hook on it, an error; and whether the library found
-// its module, without which compiled functions run interpreted.
+// A first program against the installed library: a compiled function, a gradient with a hook on it,
+// an error; and whether the library found its module, without which compiled functions run
+// interpreted.
 #include <grapnel/codegen/llvm_module.h>
 #include <grapnel/grapnel.h>
 

@@ -36,7 +36,8 @@ Arrays<T> random_arrays(const ConvParams& p) {
           random_values<T>(p.n * p.o * p.out_h() * p.out_w(), 3)};
 }
 
-/// Calls visit(src index, weights index, dst index) for every product that a convolution is the sum of.
+/// Calls visit(src index, weights index, dst index) for every product that a convolution is the sum
+/// of.
 template <class Visit>
 void for_each_product(const ConvParams& p, Visit visit) {
   const int64_t cg = p.c / p.groups, og = p.o / p.groups;
@@ -70,7 +71,8 @@ Arrays<T> solve(const ConvParams& p, const Arrays<T>& in) {
 }
 
 template <class T>
-double worst(const std::vector<T>& got, const std::vector<double>& sum, const std::vector<double>& size) {
+double worst(const std::vector<T>& got, const std::vector<double>& sum,
+             const std::vector<double>& size) {
   double result = 0;
   for (size_t i = 0; i < got.size(); ++i) {
     const double error = std::abs(static_cast<double>(got[i]) - sum[i]) /
@@ -85,7 +87,8 @@ template <class T>
 double error(const ConvParams& p) {
   const Arrays<T> in = random_arrays<T>(p), got = solve(p, in);
   const auto zeros = [&] {
-    return Arrays<double>{std::vector<double>(in.src.size()), std::vector<double>(in.weights.size()),
+    return Arrays<double>{std::vector<double>(in.src.size()),
+                          std::vector<double>(in.weights.size()),
                           std::vector<double>(in.dst.size())};
   };
   Arrays<double> sum = zeros(), size = zeros();
@@ -107,9 +110,33 @@ std::vector<ConvParams> some_convolutions() {
       {.n = 1, .c = 1, .h = 1, .w = 1, .o = 1, .kh = 1, .kw = 1},
       {.n = 2, .c = 3, .h = 8, .w = 9, .o = 5, .kh = 3, .kw = 3},
       {.n = 2, .c = 3, .h = 8, .w = 9, .o = 16, .kh = 3, .kw = 3, .pad = {1, 1}},
-      {.n = 3, .c = 16, .h = 11, .w = 7, .o = 32, .kh = 3, .kw = 2, .stride = {2, 1}, .pad = {1, 0}},
-      {.n = 1, .c = 8, .h = 14, .w = 14, .o = 12, .kh = 5, .kw = 5, .stride = {2, 2}, .pad = {2, 2}},
-      {.n = 2, .c = 4, .h = 12, .w = 13, .o = 6, .kh = 3, .kw = 3, .pad = {2, 2}, .dilation = {2, 3}},
+      {.n = 3,
+       .c = 16,
+       .h = 11,
+       .w = 7,
+       .o = 32,
+       .kh = 3,
+       .kw = 2,
+       .stride = {2, 1},
+       .pad = {1, 0}},
+      {.n = 1,
+       .c = 8,
+       .h = 14,
+       .w = 14,
+       .o = 12,
+       .kh = 5,
+       .kw = 5,
+       .stride = {2, 2},
+       .pad = {2, 2}},
+      {.n = 2,
+       .c = 4,
+       .h = 12,
+       .w = 13,
+       .o = 6,
+       .kh = 3,
+       .kw = 3,
+       .pad = {2, 2},
+       .dilation = {2, 3}},
       {.n = 2, .c = 8, .h = 9, .w = 9, .o = 12, .kh = 3, .kw = 3, .pad = {1, 1}, .groups = 2},
       {.n = 2, .c = 6, .h = 9, .w = 9, .o = 6, .kh = 3, .kw = 3, .pad = {1, 1}, .groups = 6},
       {.n = 2,
@@ -125,11 +152,20 @@ std::vector<ConvParams> some_convolutions() {
       {.n = 5, .c = 20, .h = 6, .w = 6, .o = 33, .kh = 1, .kw = 1},
       {.n = 3, .c = 2, .h = 7, .w = 40, .o = 3, .kh = 7, .kw = 1, .pad = {3, 0}},
       {.n = 2, .c = 3, .h = 4, .w = 4, .o = 4, .kh = 3, .kw = 3, .pad = {4, 4}},
-      {.n = 37, .c = 16, .h = 14, .w = 14, .o = 32, .kh = 3, .kw = 3, .pad = {1, 1}},  // an odd last run of
-                                                                                       // images
-      {.n = 1, .c = 100, .h = 14, .w = 14, .o = 90, .kh = 3, .kw = 3, .pad = {1, 1}},  // an odd last run of
-                                                                                       // channels
-      {.n = 1, .c = 64, .h = 24, .w = 24, .o = 64, .kh = 3, .kw = 3, .groups = 4},     // runs of groups
+      {.n = 37, .c = 16, .h = 14, .w = 14, .o = 32, .kh = 3, .kw = 3, .pad = {1, 1}},  // an odd
+                                                                                       // last run
+                                                                                       // of images
+      {.n = 1,
+       .c = 100,
+       .h = 14,
+       .w = 14,
+       .o = 90,
+       .kh = 3,
+       .kw = 3,
+       .pad = {1, 1}},  // an odd last run of
+                        // channels
+      {.n = 1, .c = 64, .h = 24, .w = 24, .o = 64, .kh = 3, .kw = 3, .groups = 4},  // runs of
+                                                                                    // groups
       {.n = 3, .c = 96, .h = 2, .w = 2, .o = 100, .kh = 2, .kw = 2},  // more weights than pixels
   };
 }

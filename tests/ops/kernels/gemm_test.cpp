@@ -92,7 +92,9 @@ struct Problem {
       for (int64_t i = 0; i < s.m; ++i) {
         for (int64_t j = 0; j < c_row; ++j) {
           const T got = c[static_cast<size_t>(item * c_batch + i * c_row + j)];
-          worst = std::max(worst, j < s.n ? error_at(item, i, j, got) : got == untouched ? 0 : INFINITY);
+          worst = std::max(worst, j < s.n            ? error_at(item, i, j, got)
+                                  : got == untouched ? 0
+                                                     : INFINITY);
         }
       }
     }
@@ -105,8 +107,10 @@ struct Problem {
     Wide sum = 0;
     long double size = 0;
     for (int64_t p = 0; p < s.k; ++p) {
-      const auto x = static_cast<Wide>(a.data[static_cast<size_t>(item * a.batch + i * a.row + p * a.col)]);
-      const auto y = static_cast<Wide>(b.data[static_cast<size_t>(item * b.batch + p * b.row + j * b.col)]);
+      const auto x =
+          static_cast<Wide>(a.data[static_cast<size_t>(item * a.batch + i * a.row + p * a.col)]);
+      const auto y =
+          static_cast<Wide>(b.data[static_cast<size_t>(item * b.batch + p * b.row + j * b.col)]);
       sum += x * y;
       if constexpr (!std::is_integral_v<T>) size += std::abs(x * y);
     }
@@ -117,7 +121,8 @@ struct Problem {
   }
 };
 
-/// Rounding errors of a sum in order stay far below this many units of (sum of magnitudes) x epsilon.
+/// Rounding errors of a sum in order stay far below this many units of (sum of magnitudes) x
+/// epsilon.
 constexpr double tolerance = 20;
 
 constexpr Sizes some_sizes[] = {
