@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "grapnel/base/log.h"
 #include "grapnel/base/rank.h"
 #include "grapnel/dist/communicator_mpi.h"
 #include "grapnel/dist/run_threads.h"
@@ -13,6 +14,16 @@ namespace {
 bool is_set(const char* name) {
   const char* value = std::getenv(name);
   return value && *value;
+}
+
+/// Processes that know nothing of each other would each train a model of their own, and nobody
+/// would notice.
+void warn_if_srun_left_out_mpi() {
+  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  if (!tasks || std::atoi(tasks) < 2) return;
+  base::warn(str("dist::init: srun started ", tasks,
+                 " processes without telling them about each other, so each is alone in a group of "
+                 "one.\nStart them with srun --mpi=pmix, or with mpirun."));
 }
 }  // namespace
 
@@ -38,6 +49,7 @@ ProcessGroup init(const InitOptions& options) {
     }
     return world;
   }
+  if (options.backend == Backend::automatic) warn_if_srun_left_out_mpi();
   static const ProcessGroup alone = single_rank(options.timeout);
   return alone;
 }

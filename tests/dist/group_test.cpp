@@ -222,6 +222,20 @@ TEST_CASE("an exception on one rank ends the others, and reaches the caller") {
   CHECK(aborted == 2);
 }
 
+TEST_CASE("processes that srun started without MPI are told that each is alone") {
+  if (dist::launched_by_mpi()) return;
+  std::vector<std::string> warnings;
+  set_warning_handler([&](const std::string& text) { warnings.push_back(text); });
+  setenv("SLURM_STEP_NUM_TASKS", "2", 1);
+  CHECK(dist::init().size() == 1);
+  unsetenv("SLURM_STEP_NUM_TASKS");
+  set_warning_handler([](const std::string& text) { std::fputs((text + "\n").c_str(), stderr); });
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0] ==
+        "dist::init: srun started 2 processes without telling them about each other, so each is "
+        "alone in a group of one.\nStart them with srun --mpi=pmix, or with mpirun.");
+}
+
 TEST_CASE("without a launcher init gives a group of one, on which everything is the identity") {
   if (dist::launched_by_mpi()) return;
   const ProcessGroup group = dist::init();
