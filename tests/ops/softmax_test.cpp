@@ -17,10 +17,27 @@ Tensor composed(const Tensor& x, int64_t dim, bool log_of_it) {
   return narrow ? y.to(x.dtype()) : y;
 }
 
+/// The same for their gradients, given the results y.
+Tensor composed_gradient(const Tensor& g, const Tensor& y, int64_t dim, bool log_of_it) {
+  const bool narrow = y.dtype() == kBFloat16 || y.dtype() == kFloat16;
+  const Tensor wide_g = narrow ? g.to(kFloat32) : g, wide_y = narrow ? y.to(kFloat32) : y,
+               product = wide_g * wide_y;
+  const Tensor gx = log_of_it ? wide_g - exp(wide_y) * wide_g.sum({dim}, true)
+                              : product - wide_y * product.sum({dim}, true);
+  return narrow ? gx.to(y.dtype()) : gx;
+}
+
+Tensor gradient_of(Tensor (*f)(const Tensor&, int64_t), const Tensor& x, int64_t dim,
+                   const Tensor& g) {
+  const Tensor leaf = x.detach().requires_grad_();
+  return autograd::grad({f(leaf, dim)}, {leaf}, {g})[0];
+}
+
 }  // namespace
 
 TEST_CASE(
-    "softmax has the bits of its decomposition, whatever the type, length, dimension and "
+    "softmax and its gradient have the bits of their decompositions, whatever the type, length, "
+    "dimension and "
     "instruction set") {
   for (const base::Isa isa : available_isas()) {
     const IsaScope scope(isa);
@@ -40,6 +57,11 @@ TEST_CASE(
         CHECK(same_bits(log_softmax(x, dim), composed(x, dim, true)));
         if (sizes.size() == 2)
           CHECK(same_bits(softmax(column_major(x), dim), composed(x, dim, false)));
+        const Tensor g = sample_tensor(sizes, -2, 3).to(dtype);
+        CHECK(same_bits(gradient_of(softmax, x, dim, g),
+                        composed_gradient(g, softmax(x, dim), dim, false)));
+        CHECK(same_bits(gradient_of(log_softmax, x, dim, g),
+                        composed_gradient(g, log_softmax(x, dim), dim, true)));
       }
   }
 }

@@ -19,10 +19,7 @@ struct Softmax : Call<1> {
   static void infer(Inputs in, const Attrs&, Specs& out);
   static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {output()};
-  static Grads grad(const Saved& s, const Tensor& g) {
-    const Tensor y = s.output(), gy = g * y;
-    return {gy - y * gy.sum(s.attrs<Attrs>().dim, true)};
-  }
+  static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
 };
 
@@ -32,12 +29,31 @@ struct LogSoftmax : Call<1> {
   static void infer(Inputs in, const Attrs&, Specs& out);
   static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {output()};
-  static Grads grad(const Saved& s, const Tensor& g) {
-    return {g - exp(s.output()) * g.sum(s.attrs<Attrs>().dim, true)};
-  }
+  static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
 };
 
-using SoftmaxOps = OpList<Softmax, LogSoftmax>;
+/// Take the gradient of the result, and the result.
+struct SoftmaxBackward : Call<2> {
+  static constexpr std::string_view name = "softmax_backward";
+  using Attrs = SoftmaxAttrs;
+  static void infer(Inputs in, const Attrs&, Specs& out);
+  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
+  static constexpr SaveMask saves[] = {input(1), input(0) | input(1)};
+  static Grads grad(const Saved& s, const Tensor& h);
+  static Samples samples();
+};
+
+struct LogSoftmaxBackward : Call<2> {
+  static constexpr std::string_view name = "log_softmax_backward";
+  using Attrs = SoftmaxAttrs;
+  static void infer(Inputs in, const Attrs&, Specs& out);
+  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
+  static constexpr SaveMask saves[] = {input(1), input(0) | input(1)};
+  static Grads grad(const Saved& s, const Tensor& h);
+  static Samples samples();
+};
+
+using SoftmaxOps = OpList<Softmax, LogSoftmax, SoftmaxBackward, LogSoftmaxBackward>;
 
 }  // namespace grapnel

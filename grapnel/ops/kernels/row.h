@@ -23,6 +23,12 @@ struct SoftmaxArgs {
   void* y;
   void* scratch;
 };
+struct SoftmaxBackwardArgs {
+  int64_t rows, n;
+  const void *g, *y;
+  void* gx;
+  void* scratch;
+};
 struct NormArgs {
   int64_t rows, n;
   const void* x;
@@ -44,6 +50,10 @@ struct RowKernels {
   void (*softmax)(const SoftmaxArgs&);
   /// z = x - amax(x), y = z - log(sum(exp(z)))
   void (*log_softmax)(const SoftmaxArgs&);
+  /// p = g * y, gx = p - y * sum(p)
+  void (*softmax_backward)(const SoftmaxBackwardArgs&);
+  /// gx = g - exp(y) * sum(g)
+  void (*log_softmax_backward)(const SoftmaxBackwardArgs&);
   /// c = x - mean(x), rstd = rsqrt(mean(c * c) + eps), y = c * rstd * weight + bias
   void (*layer_norm)(const NormArgs&);
   /// h = (x - mean) * rstd, w = g * weight, gx = ((w - mean(w)) - h * mean(w * h)) * rstd, product

@@ -83,6 +83,31 @@ struct RowKernel {
     }
   }
 
+  static void softmax_backward(const SoftmaxBackwardArgs& a) {
+    T* const partial = static_cast<T*>(a.scratch);
+    for (int64_t r = 0; r < a.rows; ++r) {
+      const T* const g = static_cast<const T*>(a.g) + r * a.n;
+      const T* const y = static_cast<const T*>(a.y) + r * a.n;
+      T* const gx = static_cast<T*>(a.gx) + r * a.n;
+      const T sum = reduce<Sum>(a.n, partial, [=](int64_t begin, int64_t n) {
+        fill(gx + begin, begin, n, [=](int64_t i) { return g[i] * y[i]; });
+        return gx + begin;
+      });
+      fill(gx, 0, a.n, [=](int64_t i) { return gx[i] - y[i] * sum; });
+    }
+  }
+
+  static void log_softmax_backward(const SoftmaxBackwardArgs& a) {
+    T* const partial = static_cast<T*>(a.scratch);
+    for (int64_t r = 0; r < a.rows; ++r) {
+      const T* const g = static_cast<const T*>(a.g) + r * a.n;
+      const T* const y = static_cast<const T*>(a.y) + r * a.n;
+      const T sum = reduce_row<Sum>(g, a.n, partial);
+      fill(static_cast<T*>(a.gx) + r * a.n, 0, a.n,
+           [=](int64_t i) { return g[i] - exp(S::of(y[i])).v * sum; });
+    }
+  }
+
   static void layer_norm(const NormArgs& a) {
     alignas(64) T block[kReduceChunk];
     T* const buffer = block;
@@ -152,7 +177,8 @@ struct RowKernel {
   }
 
   static constexpr RowKernels make() {
-    return {&softmax, &log_softmax, &layer_norm, &layer_norm_backward};
+    return {&softmax,    &log_softmax,        &softmax_backward, &log_softmax_backward,
+            &layer_norm, &layer_norm_backward};
   }
 };
 
