@@ -83,7 +83,8 @@ void AccumulateGrad::write(Tensor& grad, bool seed_is_callers) {
   }
   const TensorImpl& g = grad.impl();
   const Shape strides = grad_strides(leaf_.impl());
-  const bool adopt = !seed_is_callers && is_sole_owner(grad) &&
+  // A seed of the caller has another owner: the caller.
+  const bool adopt = is_sole_owner(grad) &&
                      static_cast<size_t>(grad.nbytes()) == g.storage->bytes() &&
                      same_strides(g, strides);
   if (adopt) {
