@@ -68,12 +68,16 @@ struct KeyHash {
   }
 };
 
+/// A kernel has a few mappings of its own, and Linux gives a process some 65,000 of them.
+constexpr size_t kRoom = 8192;
+
 /// All that the process knows. Never destroyed: kernels may be asked for, and made, until it ends.
 struct Jit {
   std::shared_mutex making;  // shared by threads that make a kernel; a fork waits for them
   std::mutex mutex;
   std::condition_variable changed;  // some kernel is no longer pending, or the queue has grown
   std::unordered_map<Key, std::shared_ptr<Kernel>, KeyHash> kernels;
+  size_t room = kRoom;
   JitStats stats;
   std::deque<std::shared_ptr<Kernel>> queue;
   std::thread worker;
@@ -250,6 +254,23 @@ void prepare() {
   (void)prepared;
 }
 
+/// With the lock held: takes out what nobody else holds if there are too many kernels. To be
+/// destroyed without the lock.
+std::vector<std::shared_ptr<Kernel>> take_unused() {
+  std::vector<std::shared_ptr<Kernel>> unused;
+  if (jit().kernels.size() < jit().room) return unused;
+  std::erase_if(jit().kernels, [&](auto& entry) {
+    if (entry.second.use_count() > 1 || entry.second->state() == Kernel::State::pending)
+      return false;
+    unused.push_back(std::move(entry.second));
+    return true;
+  });
+  jit().stats.dropped += static_cast<int64_t>(unused.size());
+  // Where most are in use, looking again at every new kernel would be in vain.
+  jit().room = std::max(jit().room, 2 * jit().kernels.size());
+  return unused;
+}
+
 std::shared_ptr<Kernel> find(const Key& key) {
   const std::lock_guard lock(jit().mutex);
   const auto found = jit().kernels.find(key);
@@ -269,8 +290,10 @@ std::shared_ptr<const Kernel> kernel_for(const BlockProgram& program, Compile wh
     const std::shared_lock no_fork(jit().making);
     kernel = KernelMaker::create(key);
     bool is_new;
+    std::vector<std::shared_ptr<Kernel>> unused;
     {
       const std::lock_guard lock(jit().mutex);
+      unused = take_unused();
       const auto [place, inserted] = jit().kernels.emplace(std::move(key), kernel);
       is_new = inserted;
       // Another thread was faster: its kernel is ours.
@@ -299,6 +322,11 @@ void reset_jit_for_testing() {
     old.swap(jit().kernels);
     jit().stats = {};
   }
+}
+
+void set_jit_room_for_testing(size_t kernels) {
+  const std::lock_guard lock(jit().mutex);
+  jit().room = kernels > 0 ? kernels : kRoom;
 }
 
 void set_jit_fault_for_testing(JitFault fault) { injected.store(fault, std::memory_order_relaxed); }

@@ -69,6 +69,7 @@ struct JitStats {
   int64_t disk_writes = 0;    ///< entries written
   int64_t disk_rejected = 0;  ///< damaged or foreign entries, compiled anew
   int64_t failed = 0;         ///< kernels that will be interpreted for good
+  int64_t dropped = 0;        ///< kernels that nobody used any more, to make room
   double compile_ms = 0;      ///< spent in LLVM's code generation
   double link_ms = 0;         ///< spent in bringing objects into memory
   int64_t object_bytes = 0;   ///< of all objects brought into memory
@@ -81,6 +82,9 @@ JitStats jit_stats();
 /// Forgets all kernels (those in use live on) and sets the statistics to zero. What is on disk
 /// stays.
 void reset_jit_for_testing();
+
+/// How many kernels may be in memory before those that nobody uses are dropped; 0: as usual.
+void set_jit_room_for_testing(size_t kernels);
 
 /// A step that fails until told otherwise.
 enum class JitFault : uint8_t { none, load, compile, link, disk_read, disk_write };

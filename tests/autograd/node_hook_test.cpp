@@ -305,3 +305,14 @@ TEST_CASE("eager.N16: hooks of every origin on one leaf share one list") {
   CHECK(value(x.grad()) == 30);
   CHECK(*counter.calls == 1);
 }
+
+TEST_CASE("a gradient that a hook keeps does not change when another one is added to it") {
+  auto x = leaf({1, 2});
+  const Tensor y = x * 2, first = y * 3, last = y * 5;
+  Tensor kept;
+  last.grad_fn()->register_hook(
+      [&](const variable_list& grad_inputs, const variable_list&) { kept = grad_inputs[0]; });
+  (first + last).sum().backward();
+  CHECK(values(kept) == Values{5, 5});
+  CHECK(values(x.grad()) == Values{16, 16});
+}

@@ -199,6 +199,15 @@ TEST_CASE("eager.R5: changing the argument in place is detected") {
   auto z = x + y;
   x.register_hook([](const Tensor& g) { g.mul_(10); }, "spoil");
   CHECK_ERROR(z.backward(), "changed its argument in place");
+
+  // Also among several hooks, and before a node.
+  auto a = leaf(1);
+  a.register_hook([](const Tensor&) {});
+  a.register_hook([](const Tensor& g) { g.mul_(10); }, "spoil");
+  CHECK_ERROR((a * 2).backward(), "changed its argument in place");
+  auto b = leaf(1), c = b * 2;
+  c.grad_fn()->register_prehook([](const variable_list& g) { g[0].mul_(10); }, "spoil");
+  CHECK_ERROR(c.backward(), "changed its argument in place");
 }
 
 TEST_CASE("eager.R6: a stashed argument keeps its value because the leaf copies") {

@@ -54,6 +54,20 @@ bool in_child(Fn&& body) {
 
 }  // namespace
 
+TEST_CASE("kernels that nobody uses make room for others, and those in use stay") {
+  const CleanJit clean;
+  set_jit_room_for_testing(8);
+  const auto held = kernel_for(powers(1), Compile::now);
+  for (int length = 2; length < 40; ++length) kernel_for(powers(length), Compile::now);
+  set_jit_room_for_testing(0);
+  CHECK(jit_stats().dropped >= 30);
+  CHECK(kernel_for(powers(1), Compile::now) == held);
+  CHECK(held->state() == Kernel::State::ready);
+  const int64_t made = jit_stats().compiled + jit_stats().disk_hits;
+  kernel_for(powers(2), Compile::now);  // dropped, and made again
+  CHECK(jit_stats().compiled + jit_stats().disk_hits == made + 1);
+}
+
 TEST_CASE(
     "equal programs share one kernel, which is compiled once also when many threads ask at the "
     "same time") {
