@@ -1,10 +1,12 @@
 #include "grapnel/capture/declared.h"
 
 #include <atomic>
+#include <cstring>
 #include <mutex>
 #include <unordered_map>
 
 #include "grapnel/base/source_site.h"
+#include "grapnel/capture/key.h"
 #include "grapnel/ops/tape.h"
 
 namespace grapnel::capture {
@@ -104,7 +106,7 @@ HookBody::HookBody(const record::Recorder& recorder, size_t first_call, size_t f
 
 variable_list HookBody::record(const record::DeclaredHook& hook,
                                const variable_list& arguments) const {
-  std::vector<Outputs> made(calls_.size());
+  SmallVector<Outputs, 4> made;
   std::vector<Tensor> memories(memories_.size());
   auto tensor = [&](const From& from) -> Tensor {
     switch (from.what) {
@@ -130,19 +132,23 @@ variable_list HookBody::record(const record::DeclaredHook& hook,
     }
     return Tensor();
   };
-  for (size_t k = 0; k < calls_.size(); ++k) {
-    const Call& call = calls_[k];
+  for (const Call& call : calls_) {
     const base::CallSiteScope as_recorded(call.site);
-    std::vector<Tensor> inputs;
+    SmallVector<Tensor, 4> inputs;
     for (const From& from : call.inputs) inputs.push_back(tensor(from));
     SmallVector<const Tensor*, 4> pointers;
     for (const Tensor& t : inputs) pointers.push_back(&t);
     const Inputs in(pointers.data(), pointers.size());
     const void* attrs = call.attrs.empty() ? nullptr : call.attrs.data();
-    if (call.inplace) apply_inplace(*call.op, in, attrs);
-    else made[k] = apply_all(*call.op, in, attrs);
+    if (call.inplace) {
+      apply_inplace(*call.op, in, attrs);
+      made.emplace_back();
+    } else {
+      made.push_back(apply_all(*call.op, in, attrs));
+    }
   }
   variable_list results;
+  results.reserve(results_.size());
   for (const From& from : results_) results.push_back(tensor(from));
   return results;
 }
@@ -182,46 +188,65 @@ struct Entry {
 };
 constexpr size_t kMostBodies = 4096;
 
+struct HashOfWords {
+  size_t operator()(const Words& words) const { return key::hash(words); }
+};
 struct Bodies {
   std::mutex mutex;
-  std::unordered_map<std::string, std::shared_ptr<Entry>> by_key;
+  std::unordered_map<Words, std::shared_ptr<Entry>, HashOfWords> by_key;
 };
 Bodies& bodies() {
   static Bodies* const instance = new Bodies;  // hooks may run until the very end
   return *instance;
 }
 
-/// Everything but values that the hook's work can depend on.
-std::string key_of(const record::DeclaredHook& hook, const variable_list& arguments) {
-  KeyWriter key;
-  key.value(static_cast<uint64_t>(hook.type.hash_code()));
-  key.text(hook.type.name());
-  key.value(hook.kind);
-  key.value(get_default_dtype());
-  key.text(hook.args.key());
-  key.count(hook.args.number_count());
-  std::vector<const Storage*> storages;
+/// Everything but values that the hook's work can depend on. A declared hook is looked up in every
+/// pass, so the words are written without asking for memory; they end with the next call on this
+/// thread.
+const Words& key_of(const record::DeclaredHook& hook, const variable_list& arguments) {
+  thread_local Words words;
+  words.clear();
+  auto wide = [](uint64_t value) {
+    uint32_t* const at = words.extend(2);
+    at[0] = static_cast<uint32_t>(value);
+    at[1] = static_cast<uint32_t>(value >> 32);
+  };
+  // Types are told apart by the address of their name, as their operator== does: two types of
+  // different files, each in an unnamed namespace, may have equal names.
+  wide(std::bit_cast<uint64_t>(hook.type.name()));
+  const std::string& declared = hook.args.key();
+  uint32_t* const head = words.extend(3 + (declared.size() + 3) / 4);
+  words[words.size() - 1] = 0;  // of which the text may fill a part only
+  head[0] = static_cast<uint32_t>(hook.kind) | static_cast<uint32_t>(get_default_dtype()) << 8;
+  head[1] = static_cast<uint32_t>(hook.args.number_count());
+  head[2] = static_cast<uint32_t>(declared.size());
+  std::memcpy(head + 3, declared.data(), declared.size());
+  SmallVector<const Storage*, 4> storages;
   auto looks = [&](const variable_list& tensors) {
-    key.count(tensors.size());
+    words.push_back(static_cast<uint32_t>(tensors.size()));
     for (const Tensor& t : tensors) {
-      key.value(t.defined());
-      if (!t.defined()) continue;
+      if (!t.defined()) {
+        words.push_back(0);
+        continue;
+      }
       const TensorImpl& impl = t.impl();
-      key.value(impl.dtype);
-      key.value(impl.wrapped_number);
-      key.value(impl.requires_grad);
-      key.count(static_cast<uint64_t>(impl.sizes.size()));
-      for (const int64_t s : impl.sizes) key.value(s);
-      for (const int64_t s : impl.strides) key.value(s);
-      key.value(impl.offset);
       const auto at = std::find(storages.begin(), storages.end(), impl.storage.get());
-      key.count(static_cast<uint64_t>(at - storages.begin()));
+      const auto place = static_cast<uint32_t>(at - storages.begin());
       if (at == storages.end()) storages.push_back(impl.storage.get());
+      uint32_t* const look = words.extend(2);
+      look[0] = 1 | static_cast<uint32_t>(impl.dtype) << 8 |
+                static_cast<uint32_t>(impl.wrapped_number) << 16 |
+                static_cast<uint32_t>(impl.requires_grad) << 17 |
+                static_cast<uint32_t>(impl.sizes.size()) << 24;
+      look[1] = place;
+      for (const int64_t s : impl.sizes) wide(static_cast<uint64_t>(s));
+      for (const int64_t s : impl.strides) wide(static_cast<uint64_t>(s));
+      wide(static_cast<uint64_t>(impl.offset));
     }
   };
   looks(arguments);
   looks(hook.args.tensors());
-  return key.bytes();
+  return words;
 }
 
 bool is_due_for_audit(int64_t use) {
@@ -251,11 +276,11 @@ variable_list call_declared(const DeclaredHook& hook, const variable_list& argum
   };
   // What builds a graph may switch that on and off inside, which the recorded calls do not show.
   if (GradMode::is_enabled()) return call();
-  const std::string key = key_of(hook, arguments);
   std::shared_ptr<Entry> entry;
   {
+    const Words& words = key_of(hook, arguments);
     const std::lock_guard lock(bodies().mutex);
-    if (const auto found = bodies().by_key.find(key); found != bodies().by_key.end())
+    if (const auto found = bodies().by_key.find(words); found != bodies().by_key.end())
       entry = found->second;
   }
   if (entry && !entry->body.why_not().empty()) return call();
@@ -265,6 +290,7 @@ variable_list call_declared(const DeclaredHook& hook, const variable_list& argum
     return entry->body.record(hook, arguments);
   }
   before_user_code();
+  Words key = key_of(hook, arguments);  // before the hook runs, which may call other hooks
   const Recorder& recorder = *current;
   const uint64_t flushes = recorder.flushes();
   const size_t first_call = recorder.trace().calls.size(),
@@ -291,7 +317,7 @@ variable_list call_declared(const DeclaredHook& hook, const variable_list& argum
   }
   const std::lock_guard lock(bodies().mutex);
   if (bodies().by_key.size() >= kMostBodies) bodies().by_key.clear();
-  bodies().by_key.emplace(key, std::make_shared<Entry>(std::move(seen)));
+  bodies().by_key.emplace(std::move(key), std::make_shared<Entry>(std::move(seen)));
   return results;
 }
 

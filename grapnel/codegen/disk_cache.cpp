@@ -31,8 +31,9 @@ constexpr char kExtension[] = ".kernel";
 /// A few thousand kernels.
 constexpr uint64_t kCacheLimit = uint64_t{256} << 20;
 std::atomic<uint64_t> cache_limit{kCacheLimit};
-/// Looking at the whole folder is for every so many writes, the first of a process included.
-constexpr uint64_t kWritesPerPrune = 100;
+/// One entry in 128 has the whole folder looked at before it is written. Its key decides, so that
+/// short programs do their share, and do not all begin with it.
+bool is_due_to_prune(std::string_view key) { return hash(key) * 0x9e3779b97f4a7c15 >> 57 == 0; }
 
 struct Header {
   char magic[8];
@@ -176,7 +177,7 @@ bool write_entry(const std::string& folder, std::string_view key, std::string_vi
   if (!folder_is_safe(folder)) return false;
   static std::atomic<uint64_t> count{0};
   const uint64_t number = count++;
-  if (number % kWritesPerPrune == 0) prune(folder);
+  if (is_due_to_prune(key)) prune(folder);
   const std::string path = entry_path(folder, key), draft = str(path, ".", getpid(), ".", number);
   File file(open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!file.ok()) return false;
