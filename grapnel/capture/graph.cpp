@@ -258,8 +258,10 @@ void Graph::verify() const {
                      " uses a value before it is assigned, in:\n", str());
     GRAPNEL_ASSERT(i.op->arity < 0 || static_cast<size_t>(i.op->arity) == i.inputs.size(),
                    i.op->name, " has ", i.inputs.size(), " inputs");
-    for (Id id : i.outputs)
+    for (Id id : i.outputs) {
+      GRAPNEL_ASSERT(id != kNone || i.op->effect, i.op->name, " has a result without a name");
       if (id != kNone) define(id);
+    }
     if (i.op->effect || i.inplace || i.op->random) continue;
     // Headers without memory are enough for the shape rules.
     std::vector<Tensor> headers;
@@ -322,6 +324,8 @@ std::vector<Tensor> Graph::run(const std::vector<Tensor>& inputs) const {
         if (i.outputs[k] != kNone) have[i.outputs[k]] = out[k];
     } else {
       Outputs out = apply_all(*i.op, pointers, attrs);
+      check(out.size() == i.outputs.size(), "Graph::run: ", i.op->name, " has ", out.size(),
+            " results, and the graph names ", i.outputs.size(), ".");
       for (size_t k = 0; k < out.size(); ++k) have[i.outputs[k]] = out[k];
     }
   }

@@ -215,6 +215,7 @@ class GraphParser {
     for (size_t k = 0; k < results.size(); ++k) {
       if (k > 0) expect(",");
       if (results[k] == "none") {
+        if (!i.op->effect) wrong(str("\"", name, "\" always has a result"));
         expect("none");
         i.outputs.push_back(kNone);
       } else {

@@ -346,7 +346,10 @@ void Recorder::call(const Op& op, Inputs inputs, const void* attrs, Outputs& out
 
 void Recorder::append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out,
                       bool inplace) {
-  if (trace_.calls.size() >= kLongestTrace) [[unlikely]]
+  // Memory that the caller got for results belongs to this trace, so that it ends behind the call.
+  const bool prepared = !inplace && op.family != Family::view && !out.empty();
+  const bool full = trace_.calls.size() >= kLongestTrace;
+  if (full && !prepared) [[unlikely]]
     flush();
   // Lifting a value does not append ids, so the place stays.
   ValueId* const ids = trace_.ids.extend(inputs.size() + out.size());
@@ -373,6 +376,8 @@ void Recorder::append(const Op& op, Inputs inputs, const void* attrs, std::span<
     }
   }
   add_call(op, inputs.size(), out.size(), attrs, inplace);
+  if (full && prepared) [[unlikely]]
+    flush();
 }
 
 // --- the end of a trace

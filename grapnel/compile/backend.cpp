@@ -148,7 +148,7 @@ class Planned final : public Executable {
       // Looked up every time: what is large takes much longer than that.
       codegen::BlockProgram program = group(item).program;
       program.streams = true;
-      code.streaming = make_kernel(program, OnFailure::fall_back)->fn();
+      code.streaming = make_kernel(program, OnFailure::fall_back);
     }
     return code;
   }

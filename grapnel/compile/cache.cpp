@@ -14,9 +14,13 @@ CacheKey::CacheKey(const capture::Words& trace_words, const CompileOptions& opti
   words = trace_words;
   words.push_back(static_cast<uint32_t>(options.backend) |
                   static_cast<uint32_t>(options.numerics) << 4 |
-                  static_cast<uint32_t>(options.dynamic) << 8);
+                  static_cast<uint32_t>(options.dynamic) << 8 |
+                  static_cast<uint32_t>(options.on_failure) << 12 |
+                  // In which integers are compared with a fraction, which no operand shows.
+                  static_cast<uint32_t>(get_default_dtype()) << 16);
   hash = capture::key::hash(words);
 }
+CacheKey::CacheKey(capture::Words all) : words(std::move(all)), hash(capture::key::hash(words)) {}
 
 namespace {
 
@@ -25,9 +29,6 @@ using Future = std::shared_future<std::shared_ptr<const Executable>>;
 struct Hash {
   size_t operator()(const CacheKey& k) const { return k.hash; }
 };
-
-/// More graphs than a program that settles down needs; the least recently used one goes first.
-constexpr size_t kMostEntries = 4096;
 
 struct Cache {
   struct Entry {
@@ -67,7 +68,7 @@ std::shared_ptr<const Executable> find_or_make(
       lock.unlock();
       return future.get();
     }
-    if (c.entries.size() >= kMostEntries) c.erase(CacheKey(c.by_use.back()));
+    if (c.entries.size() >= kMostExecutables) c.erase(CacheKey(c.by_use.back()));
     c.by_use.push_front(key);
     c.entries.emplace(key, Cache::Entry{promise.get_future().share(), c.by_use.begin()});
   }

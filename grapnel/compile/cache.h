@@ -14,8 +14,12 @@ struct CacheKey {
   capture::Words words;
   uint64_t hash = 0;
   CacheKey(const capture::Words& trace_words, const CompileOptions& options);
+  explicit CacheKey(capture::Words all);
   friend bool operator==(const CacheKey& a, const CacheKey& b) { return a.words == b.words; }
 };
+
+/// More than a program that settles down needs; the least recently used one goes first.
+inline constexpr size_t kMostExecutables = 4096;
 
 /// The executable for `key`. The first to ask makes it, on its own thread, while others who ask for
 /// the same one wait; `made` says whether it was this call. What `make` throws reaches all who

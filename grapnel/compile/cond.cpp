@@ -55,7 +55,9 @@ std::vector<TensorSpec> results_of(const Branch& branch, const variable_list& op
   const Graph graph = trace_list(branch, arguments);
   check(hooks_registered() == hooks_before, "cond: the ", which,
         " branch registers a hook, which would hold for both branches.\nRegister it outside.");
-  for (const Graph::Instruction& i : graph.instructions())
+  for (const Graph::Instruction& i : graph.instructions()) {
+    check(!i.op->random, "cond: the ", which, " branch draws random numbers (", i.op->name,
+          "), and when it does would depend on the mode.\nDraw them outside and pass them in.");
     if (i.inplace) {
       const Graph::Id target = i.inputs[0];
       const bool argument =
@@ -64,9 +66,12 @@ std::vector<TensorSpec> results_of(const Branch& branch, const variable_list& op
             " branch writes to a tensor that it did not make (", i.op->name,
             "_).\nReturn a new tensor instead.");
     }
+  }
   std::vector<TensorSpec> specs;
-  for (const Graph::Id id : graph.outputs())
+  for (const Graph::Id id : graph.outputs()) {
+    check(id != capture::kNone, "cond: the ", which, " branch returns an undefined tensor.");
     specs.push_back({graph.values()[id].sizes, graph.values()[id].dtype});
+  }
   return specs;
 }
 

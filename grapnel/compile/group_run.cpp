@@ -41,7 +41,11 @@ char* thread_scratch(size_t bytes) {
 
 GroupRun::GroupRun(const Group& group, const BlockCode& code, const Trace& trace, const Cut& cut,
                    size_t area, PlaceOf place_of, void* context, RunCounts& counts)
-    : g_(group), kernel_(code.kernel), streaming_(code.streaming), cut_(cut), area_(area) {
+    : g_(group),
+      kernel_(code.kernel),
+      streaming_(code.streaming ? code.streaming->fn() : nullptr),
+      cut_(cut),
+      area_(area) {
   const BlockProgram& p = g_.program;
   const int64_t elements = trace.numel_of(trace.values[g_.space]);
   auto place = [&](ValueId id) { return place_of(context, trace.values[id].slot); };

@@ -1,6 +1,7 @@
 /// GroupRun: one group of a plan, bound to the memory and sizes of one trace.
 #pragma once
 
+#include "grapnel/codegen/jit.h"
 #include "grapnel/compile/blocks.h"
 #include "grapnel/compile/executable.h"
 #include "grapnel/compile/memory.h"
@@ -22,7 +23,7 @@ struct Cut {
 struct BlockCode {
   codegen::BlockFn kernel = nullptr;  ///< null: the program is interpreted
   /// The same with results stored past the caches; null: do not.
-  codegen::BlockFn streaming = nullptr;
+  std::shared_ptr<const codegen::Kernel> streaming = nullptr;
 };
 
 class GroupRun {

@@ -68,8 +68,8 @@ std::vector<uint64_t> key_of(const ReplayValues& arguments) {
   std::vector<uint64_t> key = arguments.words;
   key.push_back(static_cast<uint64_t>(GradMode::is_enabled()) |
                 static_cast<uint64_t>(InferenceMode::is_enabled()) << 1 |
-                static_cast<uint64_t>(Autocast::is_enabled()) << 2 |
-                static_cast<uint64_t>(get_default_dtype()) << 8);
+                static_cast<uint64_t>(Autocast::dtype()) << 8 |
+                static_cast<uint64_t>(get_default_dtype()) << 16);
   return key;
 }
 
@@ -120,6 +120,8 @@ class Keeper final : public record::Sink {
     kept_ = trace;
     for (SlotId s = 0; s < kept_.slots.size(); ++s) {
       Slot& slot = kept_.slots[s];
+      // Memory of the caller's was copied for this run; replays look at it themselves.
+      if (slot.outside && slot.storage->borrowed()) slot.held = StoragePtr(slot.storage);
       const uint32_t argument =
           slot.outside ? argument_over(slot.storage, arguments_) : kNoArgument;
       if (argument != kNoArgument) inputs_.emplace_back(s, argument);

@@ -88,7 +88,7 @@ void Session::reset() {
   const std::lock_guard lock(mutex_);
   stats_ = {};
   last_ = {};
-  for (const auto& words : compiled_) evict(CacheKey(words, options_));
+  for (capture::Words& words : compiled_) evict(CacheKey(std::move(words)));
   compiled_.clear();
 }
 
@@ -161,6 +161,7 @@ void Session::run(Trace& trace) {
                      " failed, so graphs run call by call: ", failure));
     });
   }
+  std::string warning;
   {
     const std::lock_guard lock(mutex_);
     stats_.calls += static_cast<int64_t>(trace.calls.size());
@@ -179,13 +180,14 @@ void Session::run(Trace& trace) {
       stats_.compile_ms += ms;
       stats_.kernels += executable->kernels;
       stats_.fused_calls += executable->fused_calls;
-      compiled_.push_back(trace.key);
+      if (compiled_.size() >= kMostExecutables) compiled_.erase(compiled_.begin());
+      compiled_.push_back(key.words);
       if (stats_.graphs == kManyGraphs)
-        base::warn(str("compile: a function has compiled ", kManyGraphs,
-                       " graphs, which takes longer than it saves. The last one because ",
-                       stats_.miss_reasons.empty() ? std::string("of a new graph")
-                                                   : stats_.miss_reasons.back().str(),
-                       ".\nGRAPNEL_LOG=compile lists every reason."));
+        warning = str("compile: a function has compiled ", kManyGraphs,
+                      " graphs, which takes longer than it saves. The last one because ",
+                      stats_.miss_reasons.empty() ? std::string("of a new graph")
+                                                  : stats_.miss_reasons.back().str(),
+                      ".\nGRAPNEL_LOG=compile lists every reason.");
     } else {
       ++stats_.hits;
     }
@@ -195,6 +197,7 @@ void Session::run(Trace& trace) {
       for (const Instruction& c : trace.calls) last_.ends.emplace_back(c.key_end, c.op);
     }
   }
+  if (!warning.empty()) base::warn(warning);  // whose handler may ask for statistics
   RunCounts counts;
   {
     // Passes that user code starts while the graph runs are not part of it.

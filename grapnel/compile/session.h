@@ -37,7 +37,7 @@ class Session final : public record::Sink {
   mutable std::mutex mutex_;
   CompileStats stats_;
   Trail last_;
-  std::vector<capture::Words> compiled_;
+  std::vector<capture::Words> compiled_;  ///< keys in the cache
 };
 
 /// Records until `finish` if nothing is recorded on this thread yet; inside an open recording it

@@ -183,7 +183,7 @@ void AttentionBackward::run(Inputs in, const Attrs& attrs, std::span<Tensor> out
   const DType wide = dtype_of(compute_type(in[0]->dtype()));
   Tensor results[3];
   for (size_t i = 0; i < 3; ++i) results[i] = result_buffer(out[i], wide);
-  if (in[0]->numel() == 0 || in[2]->numel() == 0) {
+  if (in[0]->numel() == 0 || sizes.keys == 0) {
     for (size_t i = 0; i < 3; ++i) store_zeros(out[i], results[i]);
     return;
   }

@@ -60,6 +60,7 @@ Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& be
     return addmm(autocast::lower(x), autocast::lower(a), autocast::lower(b), beta, alpha);
   return apply<Addmm>({.beta = beta.to_double(),
                        .alpha = alpha.to_double(),
+                       .scaled = beta.to_double() != 1 || alpha.to_double() != 1,
                        .a_by_columns = by_columns(a),
                        .b_by_columns = by_columns(b)},
                       x, a, b);

@@ -35,10 +35,7 @@ constexpr Tiled kConv2dBackwardInput{.product = run_conv2d_backward_input,
 
 Tiled tiled(const Op& op, const void* attrs) {
   if (&op == &op_of<MatMul>) return kMatMul;
-  if (&op == &op_of<Addmm>) {
-    const auto& a = *static_cast<const AddmmAttrs*>(attrs);
-    return a.beta == 1 && a.alpha == 1 ? kAddmm : Tiled();
-  }
+  if (&op == &op_of<Addmm>) return static_cast<const AddmmAttrs*>(attrs)->scaled ? Tiled() : kAddmm;
   if (&op == &op_of<Conv2d>) return kConv2d;
   if (&op == &op_of<Conv2dBackwardInput>) return kConv2dBackwardInput;
   return {};

@@ -56,5 +56,7 @@ TEST_CASE("branches that differ in shape, write outside or register hooks are re
         return t * 1.0;
       },
       "registers a hook");
+  refused([](const Tensor& t) { return t + rand({2}); }, "branch draws random numbers (uniform)");
+  refused([](const Tensor&) { return Tensor(); }, "branch returns an undefined tensor");
   CHECK(p[0].item<float>() == 1.0f);
 }

@@ -288,3 +288,15 @@ TEST_CASE(
   g.product.memory = p.trace.values[g.outputs.at(0).value].slot;
   CHECK_THROWS_AS(verify(p.trace, p.simplified.skipped, p.plan), InternalError);
 }
+
+TEST_CASE("factors of a product that change between calls decide anew what is fused") {
+  const Tensor x = rand({8, 4}), a = rand({8, 16}), b = rand({16, 4});
+  double beta = 1, alpha = 1;
+  auto work = [&] { return addmm(x, a, b, beta, alpha).relu(); };
+  auto f = compile(work);
+  for (const double factor : {1.0, 0.5, 1.0, 0.0})
+    for (double* which : {&beta, &alpha}) {
+      *which = factor;
+      CHECK(f().equal(work()));
+    }
+}

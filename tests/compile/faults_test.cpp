@@ -90,7 +90,6 @@ TEST_CASE("machine code that cannot be made is interpreted, or an error, whateve
     auto f = compile(work);
     CHECK(f(x).equal(work(x)));
     auto strict = compile(work, {.on_failure = OnFailure::error});
-    FreshCaches::forget();
     if (fault <= JitFault::link)
       CHECK_THROWS_WITH_AS(strict(x), doctest::Contains("No machine code for a fused group"),
                            Error);

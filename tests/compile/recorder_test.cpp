@@ -250,3 +250,42 @@ TEST_CASE(
     for (size_t i = 0; i < want.size(); ++i) CHECK(same_bits(got[i], want[i]));
   });
 }
+
+TEST_CASE("the default type in which integers are compared with fractions is part of the key") {
+  const Tensor x = tensor({int64_t{16777217}});
+  auto work = [](const Tensor& t) { return (t > 16777216.5).logical_not(); };
+  auto f = compile(work);
+  CHECK(f(x).equal(work(x)));
+  set_default_dtype(kFloat64);
+  const bool same = f(x).equal(work(x));
+  set_default_dtype(kFloat32);
+  CHECK(same);
+}
+
+TEST_CASE("results of functions that are not recorded have values wherever a long trace is cut") {
+  const Tensor x = ones({2});
+  for (const int64_t before : {19'999, 20'000, 20'001}) {
+    auto f = compile([&] {
+      Tensor y = x;
+      for (int64_t i = 0; i < before; ++i) y = y.neg();
+      return invoke([](const Tensor& t) { return t * 3.0; }, x).sum().item<double>();
+    });
+    CAPTURE(before);
+    CHECK(f() == 6.0);
+  }
+}
+
+TEST_CASE("a handler of warnings may ask a compiled function for its statistics") {
+  const Tensor x = ones({2});
+  int ops = 0;
+  auto f = compile([&] {
+    Tensor y = x;
+    for (int i = 0; i < ops; ++i) y = y.neg();
+    return y;
+  });
+  int64_t told = 0;
+  set_warning_handler([&](const std::string&) { told = f.stats().graphs; });
+  for (ops = 1; ops < 100 && told == 0; ++ops) f();
+  set_warning_handler(nullptr);
+  CHECK(told > 0);
+}

@@ -225,3 +225,21 @@ TEST_CASE("inside another recording a replayed function is part of it") {
   CHECK(calls == 3);
   CHECK(outer.stats().graphs == 1);
 }
+
+TEST_CASE("the type that autocast lowers to is another kind of call") {
+  const Tensor a = rand({4, 4});
+  auto f = compile([](Tensor x) { return matmul(x, x); }, replaying());
+  for (const DType type : {kBFloat16, kFloat16, kFloat32}) {
+    const Autocast scope(type);
+    CHECK(f(a).dtype() == matmul(a, a).dtype());
+  }
+}
+
+TEST_CASE("memory of the caller's is read as it is at each replay") {
+  float buffer[] = {1, 2};
+  const Tensor w = from_blob(buffer, {2}), x = ones({2});
+  auto f = compile([w](Tensor t) { return t * w; }, replaying());
+  CHECK(f(x).equal(tensor({1.0f, 2.0f})));
+  buffer[0] = 5;
+  CHECK(f(x).equal(tensor({5.0f, 2.0f})));
+}

@@ -74,3 +74,30 @@ TEST_CASE("only groups that are larger than the last cache stream") {
   CHECK(kernels_of(3 * 4096) == 1);
   CHECK(kernels_of(3 * 4096 - 1) == 2);
 }
+
+TEST_CASE("kernels that run stay in memory however little room there is for others") {
+  const WithPasses all(stream_all);
+  codegen::set_jit_room_for_testing(1);
+  const Tensor a = rand({70001}), b = rand({70001});
+  auto large = compile([&] { return a * b + 1; });
+  const Tensor want = a * b + 1;
+  std::atomic<bool> stop = false;
+  std::thread others([&] {
+    Tensor x = rand({16});
+    for (int i = 1; !stop; i = i % 12 + 1) {
+      auto f = compile([&] {
+        Tensor y = x;
+        for (int k = 0; k < i; ++k) y = y * x + 0.5;
+        return y;
+      });
+      f();
+      f.reset();
+    }
+  });
+  int wrong = 0;
+  for (int i = 0; i < 200; ++i) wrong += !large().equal(want);
+  stop = true;
+  others.join();
+  codegen::set_jit_room_for_testing(0);
+  CHECK(wrong == 0);
+}

@@ -215,3 +215,11 @@ TEST_CASE("dropout lets the gradient through where it let the value through") {
   y.sum().backward();
   CHECK(same_bits(x.grad(), y.detach()));
 }
+
+TEST_CASE("without features every key weighs the same, in the gradient of the values too") {
+  Tensor q = zeros({1, 1, 2, 0}), k = zeros({1, 1, 3, 0}), v = rand({1, 1, 3, 4}, requires_grad());
+  const Tensor y = scaled_dot_product_attention(q, k, v);
+  CHECK(y.allclose(v.mean({-2}, true).expand({1, 1, 2, 4})));
+  y.sum().backward();
+  CHECK(v.grad().allclose(full({1, 1, 3, 4}, 2.0 / 3)));
+}

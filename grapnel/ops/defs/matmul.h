@@ -32,10 +32,14 @@ struct MatMul : Call<2> {
 
 struct AddmmAttrs {
   double beta = 1, alpha = 1;
+  /// Whether one of them is not 1. Keys of compiled graphs leave numbers out, and this decides what
+  /// a graph becomes.
+  bool scaled = false;
   bool a_by_columns = false, b_by_columns = false;
   static void visit(auto& self, auto&& v) {
     v("beta", self.beta);
     v("alpha", self.alpha);
+    v("scaled", self.scaled);
     v("a_by_columns", self.a_by_columns);
     v("b_by_columns", self.b_by_columns);
   }
