@@ -13,14 +13,18 @@ void AdagradOptions::validate() const {
         lr_decay(), ", ", weight_decay(), ", ", initial_accumulator_value(), " and ", eps(), ".");
 }
 
-void Adagrad::update(const Tensor& param, const Tensor& grad, const AdagradOptions& o,
-                     AdagradParamState& state) {
+Update Adagrad::update(const Tensor& param, const Tensor& grad, const AdagradOptions& o,
+                       AdagradParamState& state) {
   if (!state.sum.defined()) state.sum = full_like(param, o.initial_accumulator_value());
-  const auto before = static_cast<double>(state.step++);
-  Tensor d = o.maximize() ? -grad : grad;
-  if (o.weight_decay() != 0) d = d.add(param, o.weight_decay());
-  state.sum.addcmul_(d, d);
-  param.addcdiv_(d, state.sum.sqrt().add_(o.eps()), -o.lr() / (1 + before * o.lr_decay()));
+  const double rate = o.lr() / (1 + static_cast<double>(state.step++) * o.lr_decay());
+  return elementwise(
+      [rate, &o](const Tensor& p, const Tensor& g, const Tensor& sum) {
+        Tensor d = o.maximize() ? -g : g;
+        if (o.weight_decay() != 0) d = d.add(p, o.weight_decay());
+        sum.addcmul_(d, d);
+        p.addcdiv_(d, sum.sqrt().add_(o.eps()), -rate);
+      },
+      param, grad, state.sum);
 }
 
 }  // namespace grapnel::optim

@@ -42,8 +42,8 @@ class Adagrad final : public OptimizerOf<AdagradOptions, AdagradParamState> {
       : OptimizerOf(std::move(groups), defaults) {}
 
  protected:
-  void update(const Tensor& param, const Tensor& grad, const AdagradOptions& options,
-              AdagradParamState& state) override;
+  Update update(const Tensor& param, const Tensor& grad, const AdagradOptions& options,
+                AdagradParamState& state) override;
 };
 
 }  // namespace grapnel::optim

@@ -4,7 +4,6 @@
 
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
-#include "grapnel/optim/in_blocks.h"
 
 namespace grapnel::optim {
 
@@ -13,8 +12,8 @@ namespace {
 /// The common part: moves the averages by `grad` and the parameter by their quotient, after
 /// before(parameter, gradient), which gives the gradient to use.
 template <class Before>
-void adam_step(const Tensor& param, const Tensor& grad, const auto& o, AdamParamState& state,
-               const Before& before) {
+Update adam_step(const Tensor& param, const Tensor& grad, const auto& o, AdamParamState& state,
+                 const Before& before) {
   if (!state.exp_avg.defined()) {
     state.exp_avg = zeros_like(param);
     state.exp_avg_sq = zeros_like(param);
@@ -25,33 +24,33 @@ void adam_step(const Tensor& param, const Tensor& grad, const auto& o, AdamParam
                step = static_cast<double>(++state.step);
   const double correction1 = 1 - std::pow(beta1, step), correction2 = 1 - std::pow(beta2, step);
 
-  const std::array<Tensor, 5> tensors{param, grad, state.exp_avg, state.exp_avg_sq,
-                                      o.amsgrad() ? state.max_exp_avg_sq : Tensor()};
-  in_blocks(tensors, [&](const std::array<Tensor, 5>& parts) {
-    const auto& [p, g, average, squares, largest] = parts;
-    const Tensor d = before(p, g);
-    average.lerp_(d, 1 - beta1);
-    squares.mul_(beta2).addcmul_(d, d, 1 - beta2);
-    if (largest.defined()) largest.copy_(maximum(largest, squares));
-    const Tensor denominator =
-        ((largest.defined() ? largest : squares).sqrt() / std::sqrt(correction2)).add_(o.eps());
-    p.addcdiv_(average, denominator, -(o.lr() / correction1));
-  });
+  return elementwise(
+      [=, &o](const Tensor& p, const Tensor& g, const Tensor& average, const Tensor& squares,
+              const Tensor& largest) {
+        const Tensor d = before(p, g);
+        average.lerp_(d, 1 - beta1);
+        squares.mul_(beta2).addcmul_(d, d, 1 - beta2);
+        if (largest.defined()) largest.copy_(maximum(largest, squares));
+        const Tensor denominator =
+            ((largest.defined() ? largest : squares).sqrt() / std::sqrt(correction2)).add_(o.eps());
+        p.addcdiv_(average, denominator, -(o.lr() / correction1));
+      },
+      param, grad, state.exp_avg, state.exp_avg_sq, o.amsgrad() ? state.max_exp_avg_sq : Tensor());
 }
 
 }  // namespace
 
-void Adam::update(const Tensor& param, const Tensor& grad, const AdamOptions& o,
-                  AdamParamState& state) {
-  adam_step(param, grad, o, state, [&](const Tensor& p, const Tensor& g) {
+Update Adam::update(const Tensor& param, const Tensor& grad, const AdamOptions& o,
+                    AdamParamState& state) {
+  return adam_step(param, grad, o, state, [&o](const Tensor& p, const Tensor& g) {
     const Tensor d = o.maximize() ? -g : g;
     return o.weight_decay() != 0 ? d.add(p, o.weight_decay()) : d;
   });
 }
 
-void AdamW::update(const Tensor& param, const Tensor& grad, const AdamWOptions& o,
-                   AdamParamState& state) {
-  adam_step(param, grad, o, state, [&](const Tensor& p, const Tensor& g) {
+Update AdamW::update(const Tensor& param, const Tensor& grad, const AdamWOptions& o,
+                     AdamParamState& state) {
+  return adam_step(param, grad, o, state, [&o](const Tensor& p, const Tensor& g) {
     if (o.weight_decay() != 0) p.mul_(1 - o.lr() * o.weight_decay());
     return o.maximize() ? -g : g;
   });

@@ -86,8 +86,8 @@ class Adam final : public OptimizerOf<AdamOptions, AdamParamState> {
       : OptimizerOf(std::move(groups), defaults) {}
 
  protected:
-  void update(const Tensor& param, const Tensor& grad, const AdamOptions& options,
-              AdamParamState& state) override;
+  Update update(const Tensor& param, const Tensor& grad, const AdamOptions& options,
+                AdamParamState& state) override;
 };
 
 class AdamW final : public OptimizerOf<AdamWOptions, AdamParamState> {
@@ -99,8 +99,8 @@ class AdamW final : public OptimizerOf<AdamWOptions, AdamParamState> {
       : OptimizerOf(std::move(groups), defaults) {}
 
  protected:
-  void update(const Tensor& param, const Tensor& grad, const AdamWOptions& options,
-              AdamParamState& state) override;
+  Update update(const Tensor& param, const Tensor& grad, const AdamWOptions& options,
+                AdamParamState& state) override;
 };
 
 }  // namespace grapnel::optim

@@ -31,7 +31,7 @@ LBFGS::LBFGS(std::vector<Tensor> params, const LBFGSOptions& defaults)
   check(size() > 0, "LBFGS: there are no parameters.");
 }
 
-void LBFGS::update(const Tensor&, const Tensor&, const LBFGSOptions&, LBFGSParamState&) {
+Update LBFGS::update(const Tensor&, const Tensor&, const LBFGSOptions&, LBFGSParamState&) {
   fail("LBFGS: a single parameter cannot be stepped; call step(closure).");
 }
 

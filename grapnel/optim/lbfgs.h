@@ -66,7 +66,7 @@ class LBFGS final : public OptimizerOf<LBFGSOptions, LBFGSParamState> {
 
  protected:
   Tensor run(const LossClosure& closure) override;
-  void update(const Tensor&, const Tensor&, const LBFGSOptions&, LBFGSParamState&) override;
+  Update update(const Tensor&, const Tensor&, const LBFGSOptions&, LBFGSParamState&) override;
   bool fits(const std::string&, const Tensor&, const Tensor&) const override { return true; }
 
  private:

@@ -13,14 +13,18 @@ void LionOptions::validate() const {
   check(weight_decay() >= 0, "Lion: weight_decay must not be negative, got ", weight_decay(), ".");
 }
 
-void Lion::update(const Tensor& param, const Tensor& grad, const LionOptions& o,
-                  LionParamState& state) {
-  const auto [beta1, beta2] = o.betas();
+Update Lion::update(const Tensor& param, const Tensor& grad, const LionOptions& o,
+                    LionParamState& state) {
   if (!state.exp_avg.defined()) state.exp_avg = zeros_like(param);
-  const Tensor d = o.maximize() ? -grad : grad;
-  if (o.weight_decay() != 0) param.mul_(1 - o.lr() * o.weight_decay());
-  param.add_(state.exp_avg.lerp(d, 1 - beta1).sign_(), -o.lr());
-  state.exp_avg.lerp_(d, 1 - beta2);
+  return elementwise(
+      [&o](const Tensor& p, const Tensor& g, const Tensor& average) {
+        const auto [beta1, beta2] = o.betas();
+        const Tensor d = o.maximize() ? -g : g;
+        if (o.weight_decay() != 0) p.mul_(1 - o.lr() * o.weight_decay());
+        p.add_(average.lerp(d, 1 - beta1).sign_(), -o.lr());
+        average.lerp_(d, 1 - beta2);
+      },
+      param, grad, state.exp_avg);
 }
 
 }  // namespace grapnel::optim

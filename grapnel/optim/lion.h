@@ -40,8 +40,8 @@ class Lion final : public OptimizerOf<LionOptions, LionParamState> {
       : OptimizerOf(std::move(groups), defaults) {}
 
  protected:
-  void update(const Tensor& param, const Tensor& grad, const LionOptions& options,
-              LionParamState& state) override;
+  Update update(const Tensor& param, const Tensor& grad, const LionOptions& options,
+                LionParamState& state) override;
 };
 
 }  // namespace grapnel::optim

@@ -49,10 +49,9 @@ OptimizerParamState& Optimizer::state_of(const Tensor& param) {
   return *slot->state;
 }
 
-void Optimizer::update_slot(const Tensor& param, Slot& slot) {
-  const Tensor grad = param.grad();
+void Optimizer::add_update(UpdatePass& pass, const Tensor& param, const Tensor& grad, Slot& slot) {
   if (!grad.defined()) return;
-  update(param, grad.detach(), groups_[slot.group].options(), *slot.state);
+  pass.add(update(param, grad.detach(), groups_[slot.group].options(), *slot.state));
 }
 
 Tensor Optimizer::step(LossClosure closure) {
@@ -72,8 +71,15 @@ Tensor Optimizer::run(const LossClosure& closure) {
     loss = closure();
   }
   NoGradGuard no_grad;
-  for (const OptimizerParamGroup& group : groups_)
-    for (const Tensor& p : group.params()) update_slot(p, *find(p));
+  UpdatePass pass;
+  try {
+    for (const OptimizerParamGroup& group : groups_)
+      for (const Tensor& p : group.params()) add_update(pass, p, p.grad(), *find(p));
+  } catch (...) {
+    pass.run();  // what came before has counted its step already
+    throw;
+  }
+  pass.run();
   return loss;
 }
 
@@ -90,7 +96,9 @@ Optimizer::Slot& Optimizer::slot_of(const Tensor& param) {
 void Optimizer::step_param(const Tensor& param) {
   Slot& slot = slot_of(param);
   NoGradGuard no_grad;
-  update_slot(param, slot);
+  UpdatePass pass;
+  add_update(pass, param, param.grad(), slot);
+  pass.run();
 }
 
 void Optimizer::step_param(const Tensor& param, const Tensor& grad) {
@@ -101,7 +109,9 @@ void Optimizer::step_param(const Tensor& param, const Tensor& grad) {
                        : std::string("is undefined"),
         ", the parameter ", param.dtype(), " of shape ", param.shape(), ".");
   NoGradGuard no_grad;
-  update(param, grad.detach(), groups_[slot.group].options(), *slot.state);
+  UpdatePass pass;
+  add_update(pass, param, grad, slot);
+  pass.run();
 }
 
 void Optimizer::zero_grad(bool set_to_none) {

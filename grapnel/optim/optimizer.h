@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "grapnel/optim/optimizer_hooks.h"
+#include "grapnel/optim/update.h"
 #include "grapnel/tensor/tensor.h"
 
 namespace grapnel::optim {
@@ -162,9 +163,9 @@ class Optimizer {
  protected:
   explicit Optimizer(std::unique_ptr<OptimizerOptions> defaults) : defaults_(std::move(defaults)) {}
   virtual std::unique_ptr<OptimizerParamState> make_state() const = 0;
-  /// Changes `param` in place by `grad`; called with recording off.
-  virtual void update(const Tensor& param, const Tensor& grad, const OptimizerOptions& options,
-                      OptimizerParamState& state) = 0;
+  /// What changes `param` in place by `grad`; called with recording off.
+  virtual Update update(const Tensor& param, const Tensor& grad, const OptimizerOptions& options,
+                        OptimizerParamState& state) = 0;
   OptimizerParamState& state_of(const Tensor& param);
   /// The step itself, between the hooks: evaluates the closure if there is one and updates every
   /// parameter that has a gradient.
@@ -181,7 +182,8 @@ class Optimizer {
   };
   Slot* find(const Tensor& param);
   Slot& slot_of(const Tensor& param);
-  void update_slot(const Tensor& param, Slot& slot);
+  /// Adds the update of a parameter that has a gradient.
+  void add_update(UpdatePass& pass, const Tensor& param, const Tensor& grad, Slot& slot);
 
   std::unique_ptr<OptimizerOptions> defaults_;
   std::vector<OptimizerParamGroup> groups_;

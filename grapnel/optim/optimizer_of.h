@@ -74,16 +74,18 @@ class OptimizerOf : public Optimizer {
   State& state(const Tensor& param) { return static_cast<State&>(state_of(param)); }
 
  protected:
-  virtual void update(const Tensor& param, const Tensor& grad, const Options& options,
-                      State& state) = 0;
+  /// Gives what is to be done to `param`, or does it and gives nothing; called with recording for
+  /// backward off. elementwise() in update.h makes one.
+  virtual Update update(const Tensor& param, const Tensor& grad, const Options& options,
+                        State& state) = 0;
 
  private:
   std::unique_ptr<OptimizerParamState> make_state() const final {
     return std::make_unique<State>();
   }
-  void update(const Tensor& param, const Tensor& grad, const OptimizerOptions& options,
-              OptimizerParamState& state) final {
-    update(param, grad, dynamic_cast<const Options&>(options), static_cast<State&>(state));
+  Update update(const Tensor& param, const Tensor& grad, const OptimizerOptions& options,
+                OptimizerParamState& state) final {
+    return update(param, grad, dynamic_cast<const Options&>(options), static_cast<State&>(state));
   }
 };
 

@@ -12,27 +12,34 @@ void RMSpropOptions::validate() const {
         eps(), ", ", weight_decay(), " and ", momentum(), ".");
 }
 
-void RMSprop::update(const Tensor& param, const Tensor& grad, const RMSpropOptions& o,
-                     RMSpropParamState& state) {
+Update RMSprop::update(const Tensor& param, const Tensor& grad, const RMSpropOptions& o,
+                       RMSpropParamState& state) {
   if (!state.square_avg.defined()) state.square_avg = zeros_like(param);
+  if (o.centered() && !state.grad_avg.defined()) state.grad_avg = zeros_like(param);
+  if (o.momentum() != 0 && !state.momentum_buffer.defined())
+    state.momentum_buffer = zeros_like(param);
   ++state.step;
-  Tensor d = o.maximize() ? -grad : grad;
-  if (o.weight_decay() != 0) d = d.add(param, o.weight_decay());
-  state.square_avg.mul_(o.alpha()).addcmul_(d, d, 1 - o.alpha());
-  Tensor average = state.square_avg;
-  if (o.centered()) {
-    if (!state.grad_avg.defined()) state.grad_avg = zeros_like(param);
-    state.grad_avg.lerp_(d, 1 - o.alpha());
-    average = average.addcmul(state.grad_avg, state.grad_avg, -1);
-  }
-  average = average.sqrt().add_(o.eps());
-  if (o.momentum() == 0) {
-    param.addcdiv_(d, average, -o.lr());
-    return;
-  }
-  if (!state.momentum_buffer.defined()) state.momentum_buffer = zeros_like(param);
-  state.momentum_buffer.mul_(o.momentum()).addcdiv_(d, average);
-  param.add_(state.momentum_buffer, -o.lr());
+  return elementwise(
+      [&o](const Tensor& p, const Tensor& g, const Tensor& squares, const Tensor& mean,
+           const Tensor& buffer) {
+        Tensor d = o.maximize() ? -g : g;
+        if (o.weight_decay() != 0) d = d.add(p, o.weight_decay());
+        squares.mul_(o.alpha()).addcmul_(d, d, 1 - o.alpha());
+        Tensor average = squares;
+        if (mean.defined()) {
+          mean.lerp_(d, 1 - o.alpha());
+          average = average.addcmul(mean, mean, -1);
+        }
+        average = average.sqrt().add_(o.eps());
+        if (buffer.defined()) {
+          buffer.mul_(o.momentum()).addcdiv_(d, average);
+          p.add_(buffer, -o.lr());
+        } else {
+          p.addcdiv_(d, average, -o.lr());
+        }
+      },
+      param, grad, state.square_avg, o.centered() ? state.grad_avg : Tensor(),
+      o.momentum() != 0 ? state.momentum_buffer : Tensor());
 }
 
 }  // namespace grapnel::optim

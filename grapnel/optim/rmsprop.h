@@ -47,8 +47,8 @@ class RMSprop final : public OptimizerOf<RMSpropOptions, RMSpropParamState> {
       : OptimizerOf(std::move(groups), defaults) {}
 
  protected:
-  void update(const Tensor& param, const Tensor& grad, const RMSpropOptions& options,
-              RMSpropParamState& state) override;
+  Update update(const Tensor& param, const Tensor& grad, const RMSpropOptions& options,
+                RMSpropParamState& state) override;
 };
 
 }  // namespace grapnel::optim

@@ -2,7 +2,6 @@
 
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
-#include "grapnel/optim/in_blocks.h"
 
 namespace grapnel::optim {
 
@@ -15,24 +14,23 @@ void SGDOptions::validate() const {
         " and dampening ", dampening(), ".");
 }
 
-void SGD::update(const Tensor& param, const Tensor& grad, const SGDOptions& o,
-                 SGDParamState& state) {
+Update SGD::update(const Tensor& param, const Tensor& grad, const SGDOptions& o,
+                   SGDParamState& state) {
   // The first step starts from the gradient itself, undampened.
   const bool first = o.momentum() != 0 && !state.momentum_buffer.defined();
   if (first) state.momentum_buffer = empty_like(param);
-  const std::array<Tensor, 3> tensors{param, grad,
-                                      o.momentum() != 0 ? state.momentum_buffer : Tensor()};
-  in_blocks(tensors, [&](const std::array<Tensor, 3>& parts) {
-    const auto& [p, g, buffer] = parts;
-    Tensor d = o.maximize() ? -g : g;
-    if (o.weight_decay() != 0) d = d.add(p, o.weight_decay());
-    if (buffer.defined()) {
-      if (first) buffer.copy_(d);
-      else buffer.mul_(o.momentum()).add_(d, 1 - o.dampening());
-      d = o.nesterov() ? d.add(buffer, o.momentum()) : buffer;
-    }
-    p.add_(d, -o.lr());
-  });
+  return elementwise(
+      [first, &o](const Tensor& p, const Tensor& g, const Tensor& buffer) {
+        Tensor d = o.maximize() ? -g : g;
+        if (o.weight_decay() != 0) d = d.add(p, o.weight_decay());
+        if (buffer.defined()) {
+          if (first) buffer.copy_(d);
+          else buffer.mul_(o.momentum()).add_(d, 1 - o.dampening());
+          d = o.nesterov() ? d.add(buffer, o.momentum()) : buffer;
+        }
+        p.add_(d, -o.lr());
+      },
+      param, grad, o.momentum() != 0 ? state.momentum_buffer : Tensor());
 }
 
 }  // namespace grapnel::optim

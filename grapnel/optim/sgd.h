@@ -35,8 +35,8 @@ class SGD final : public OptimizerOf<SGDOptions, SGDParamState> {
   using OptimizerOf::OptimizerOf;
 
  protected:
-  void update(const Tensor& param, const Tensor& grad, const SGDOptions& options,
-              SGDParamState& state) override;
+  Update update(const Tensor& param, const Tensor& grad, const SGDOptions& options,
+                SGDParamState& state) override;
 };
 
 }  // namespace grapnel::optim
