@@ -11,24 +11,6 @@
 
 namespace grapnel::capture {
 
-namespace {
-
-/// Attributes as bytes, to be compared.
-class AttrBytes final : public AttrVisitor {
- public:
-  KeyWriter key;
-  void on(std::string_view, bool value) override { key.value(value); }
-  void on(std::string_view, int64_t value) override { key.value(value); }
-  void on(std::string_view, double value) override { key.value(value); }
-  void on(std::string_view, DType value) override { key.value(value); }
-  void on(std::string_view, const Shape& value) override {
-    key.count(static_cast<uint64_t>(value.size()));
-    for (const int64_t x : value) key.value(x);
-  }
-};
-
-}  // namespace
-
 HookBody::HookBody(const record::Recorder& recorder, size_t first_call, size_t first_value,
                    size_t first_lifted, const record::DeclaredHook& hook,
                    const variable_list& arguments, const variable_list& results) {
@@ -73,13 +55,10 @@ HookBody::HookBody(const record::Recorder& recorder, size_t first_call, size_t f
     const Instruction& c = trace.calls[k];
     if (c.op->random) why_not_ = str("it draws random numbers (", c.op->name, ")");
     if (c.op->effect) why_not_ = str("it calls a function that is not recorded (", c.op->name, ")");
-    Call call{c.op, c.site, c.inplace, {}, {}, {}};
+    Call call{c.op, c.site, c.inplace, {}, key::all_attrs(*c.op, trace.attrs_of(c)), {}};
     const auto blocks = static_cast<ptrdiff_t>((c.op->attrs_size + sizeof(std::max_align_t) - 1) /
                                                sizeof(std::max_align_t));
     call.attrs.assign(trace.attrs.begin() + c.attrs, trace.attrs.begin() + c.attrs + blocks);
-    AttrBytes bytes;
-    if (blocks > 0) c.op->visit_attrs(call.attrs.data(), bytes);
-    call.attrs_text = bytes.key.bytes();
     for (const ValueId id : trace.inputs_of(c)) call.inputs.push_back(origin(id));
     const auto outputs = trace.outputs_of(c);
     if (!c.inplace)
@@ -123,12 +102,8 @@ variable_list HookBody::record(const record::DeclaredHook& hook,
         return memory;
       }
       case From::What::result: return made[from.index][from.output];
-      case From::What::number: {
-        const auto& [dtype, bits] = numbers_[from.index];
-        if (dtype == DType::Bool) return wrap_number((bits & 0xff) != 0);
-        if (dtype == DType::Int64) return wrap_number(static_cast<int64_t>(bits));
-        return wrap_number(std::bit_cast<double>(bits));
-      }
+      case From::What::number:
+        return wrap_number(scalar_of(numbers_[from.index].dtype, numbers_[from.index].bits));
     }
     return Tensor();
   };

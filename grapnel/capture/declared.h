@@ -47,10 +47,10 @@ class HookBody {
     const void* site;
     bool inplace;
     std::vector<std::max_align_t> attrs;
-    std::string attrs_text;
+    std::vector<uint64_t> attr_words;
     std::vector<From> inputs;
     friend bool operator==(const Call& a, const Call& b) {
-      return a.op == b.op && a.inplace == b.inplace && a.attrs_text == b.attrs_text &&
+      return a.op == b.op && a.inplace == b.inplace && a.attr_words == b.attr_words &&
              a.inputs == b.inputs;
     }
   };

@@ -57,15 +57,6 @@ std::string quoted(std::string_view text) {
 }
 std::string type_text(const Graph::Value& v) { return str(name(v.dtype), text_of(v.sizes)); }
 
-Scalar number_of(const capture::Trace& trace, const capture::Value& v) {
-  const uint64_t bits = trace.numbers[v.slot];
-  if (v.dtype == DType::Bool) return (bits & 0xff) != 0;
-  if (v.dtype == DType::Int64) return static_cast<int64_t>(bits);
-  double x;
-  std::memcpy(&x, &bits, sizeof x);
-  return x;
-}
-
 }  // namespace
 
 const Op* find_op(std::string_view name) {
@@ -98,7 +89,7 @@ Graph Graph::from_trace(const capture::Trace& trace, const std::vector<capture::
     Value value;
     value.dtype = from.dtype;
     value.sizes = Shape(trace.sizes_of(from));
-    if (from.number) value.number = number_of(trace, from);
+    if (from.number) value.number = capture::scalar_of(from.dtype, trace.numbers[from.slot]);
     ids[v] = static_cast<Id>(g.values_.size());
     g.values_.push_back(std::move(value));
     return ids[v];

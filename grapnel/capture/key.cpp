@@ -40,7 +40,30 @@ class AttrWords final : public AttrVisitor {
   Words& words_;
 };
 
+class AllAttrs final : public AttrVisitor {
+ public:
+  std::vector<uint64_t> words;
+  void on(std::string_view, bool value) override { words.push_back(value); }
+  void on(std::string_view, int64_t value) override {
+    words.push_back(static_cast<uint64_t>(value));
+  }
+  void on(std::string_view, double value) override {
+    words.push_back(std::bit_cast<uint64_t>(value));
+  }
+  void on(std::string_view, DType value) override { words.push_back(static_cast<uint64_t>(value)); }
+  void on(std::string_view, const Shape& value) override {
+    words.push_back(static_cast<uint64_t>(value.size()));
+    for (const int64_t x : value) words.push_back(static_cast<uint64_t>(x));
+  }
+};
+
 }  // namespace
+
+std::vector<uint64_t> all_attrs(const Op& op, const void* attrs) {
+  AllAttrs visitor;
+  if (op.attrs_size > 0) op.visit_attrs(attrs, visitor);
+  return std::move(visitor.words);
+}
 
 void attrs(Trace& trace, const Instruction& c) {
   AttrWords words(trace.key);

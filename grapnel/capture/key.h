@@ -31,6 +31,9 @@ inline void value(Trace& trace, const Value& v, bool with_sizes) {
 /// The attributes of a call.
 void attrs(Trace& trace, const Instruction& call);
 
+/// All attributes of a call, those included that are no part of keys.
+std::vector<uint64_t> all_attrs(const Op& op, const void* attrs);
+
 /// A call is about to be appended.
 [[gnu::always_inline]] inline void call(Trace& trace, const Instruction& c) {
   const auto address = std::bit_cast<uint64_t>(c.op);

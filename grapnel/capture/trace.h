@@ -10,6 +10,7 @@
 /// what has to be stored.
 #pragma once
 
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -61,6 +62,13 @@ struct Instruction {
 
 /// A key; see Note [Keys] in capture/recorder.h.
 using Words = base::RawVector<uint32_t>;
+
+/// The number whose 8 bytes stand in Trace::numbers.
+inline Scalar scalar_of(DType dtype, uint64_t bits) {
+  if (dtype == DType::Bool) return (bits & 0xff) != 0;
+  if (dtype == DType::Int64) return static_cast<int64_t>(bits);
+  return std::bit_cast<double>(bits);
+}
 
 struct Trace {
   std::vector<Slot> slots;

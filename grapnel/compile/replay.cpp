@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "grapnel/base/source_site.h"
+#include "grapnel/capture/key.h"
 #include "grapnel/capture/recorder.h"
 #include "grapnel/ops/autocast.h"
 #include "grapnel/ops/tape.h"
@@ -172,30 +173,6 @@ class Inspector final : public record::Sink {
   }
 };
 
-/// The attributes of a call, as words.
-class AttrWords final : public AttrVisitor {
- public:
-  std::vector<uint64_t> words;
-  void on(std::string_view, bool value) override { words.push_back(value); }
-  void on(std::string_view, int64_t value) override {
-    words.push_back(static_cast<uint64_t>(value));
-  }
-  void on(std::string_view, double value) override {
-    words.push_back(std::bit_cast<uint64_t>(value));
-  }
-  void on(std::string_view, DType value) override { words.push_back(static_cast<uint64_t>(value)); }
-  void on(std::string_view, const Shape& value) override {
-    words.push_back(static_cast<uint64_t>(value.size()));
-    for (const int64_t x : value) words.push_back(static_cast<uint64_t>(x));
-  }
-};
-
-std::vector<uint64_t> attr_words(const Trace& trace, const Instruction& c) {
-  AttrWords out;
-  if (c.op->attrs_size > 0) c.op->visit_attrs(trace.attrs_of(c), out);
-  return std::move(out.words);
-}
-
 [[noreturn]] void differs(const Trace& now, size_t call, const std::string& what) {
   const bool known = call < now.calls.size();
   fail("replay audit: ", what,
@@ -227,7 +204,8 @@ void compare(const Trace& now, const Trace& then, const ReplayValues& arguments)
       if (s.outside && argument_over(s.storage, arguments) == kNoArgument && s.storage != t.storage)
         differs(now, i, str("operand ", k, " is another tensor from outside"));
     }
-    if (attr_words(now, a) != attr_words(then, b)) differs(now, i, "its attributes have changed");
+    if (key::all_attrs(*a.op, now.attrs_of(a)) != key::all_attrs(*b.op, then.attrs_of(b)))
+      differs(now, i, "its attributes have changed");
   }
   if (now.calls.size() != then.calls.size())
     differs(now, std::min(now.calls.size(), then.calls.size()),
