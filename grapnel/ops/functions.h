@@ -63,10 +63,11 @@ Tensor& operator/=(Tensor& a, const Scalar& b);
 GRAPNEL_DECLARE(<, lt)
 GRAPNEL_DECLARE(<=, le)
 GRAPNEL_DECLARE(>, gt)
-GRAPNEL_DECLARE(>=, ge) GRAPNEL_DECLARE(==, eq) GRAPNEL_DECLARE(!=, ne)
+GRAPNEL_DECLARE(>=, ge)
+GRAPNEL_DECLARE(==, eq)
+GRAPNEL_DECLARE(!=, ne)
 #undef GRAPNEL_DECLARE
-    Tensor
-    operator!(const Tensor& x);
+Tensor operator!(const Tensor& x);
 Tensor operator&(const Tensor& a, const Tensor& b);
 Tensor operator|(const Tensor& a, const Tensor& b);
 Tensor operator^(const Tensor& a, const Tensor& b);
