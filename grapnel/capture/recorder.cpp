@@ -416,8 +416,8 @@ void Recorder::close() {
 
 void Recorder::forget() {
   trace_.clear();
-  trace_.attrs.push_back({});  // what ops without attributes are given, so that a reference to them
-                               // refers to something
+  // What ops without attributes are given, so that a reference to them refers to something.
+  trace_.attrs.push_back({});
   opaque_pending_ = false;
   outside_.clear();
   blobs_.clear();
