@@ -83,10 +83,10 @@ inline Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bi
 
 // X(name) for the functions above; at and torch declare them beside Grapnel's own of the same name.
 // clang-format off
-#define GRAPNEL_COMPAT_ADAPTED(X)                                                                                             \
-  X(mse_loss) X(l1_loss) X(nll_loss) X(cross_entropy_loss) X(binary_cross_entropy_with_logits) X(t) X(detach) X(narrow)       \
-  X(select) X(movedim) X(unflatten) X(roll) X(clamp_min) X(clamp_max) X(argsort) X(is_floating_point) X(numel) X(concat)      \
-  X(baddbmm) X(batch_norm)
+#define GRAPNEL_COMPAT_ADAPTED(X)                                                              \
+  X(mse_loss) X(l1_loss) X(nll_loss) X(cross_entropy_loss) X(binary_cross_entropy_with_logits) \
+  X(t) X(detach) X(narrow) X(select) X(movedim) X(unflatten) X(roll) X(clamp_min) X(clamp_max) \
+  X(argsort) X(is_floating_point) X(numel) X(concat) X(baddbmm) X(batch_norm)
 // clang-format on
 #define GRAPNEL_COMPAT_USING_ADAPTED(name) using ::grapnel::compat::name;
 
