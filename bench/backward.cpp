@@ -1,8 +1,11 @@
 /// Backward passes with many hooks, in every mode. `bench/backward.py` runs it beside PyTorch, its
 /// `torch.compile` and its compiled autograd.
 ///
-///   bench_backward {mlp|optimizer|chain|wide} {eager|backward|step} {none|hooks|declared}
-///   [repeats]
+///   bench_backward NETWORK MODE HOOKS [repeats]
+///
+///     NETWORK   mlp, optimizer, chain, wide
+///     MODE      eager, backward, step
+///     HOOKS     none, hooks, declared
 ///
 /// Prints numbers that PyTorch's have to match, the median time in ms, the time of the first call,
 /// and the peak of memory in MB. `backward` compiles backward passes, `step` whole steps. Kernels

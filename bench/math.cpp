@@ -45,12 +45,12 @@ using VD = __m256d;
 extern "C" {
 #define DECLARE(f)          \
   VF LIBMVEC_F32(f, v)(VF); \
-  VD LIBMVEC_F64(f, v)(VD);
-DECLARE(exp)
-DECLARE(exp2)
-DECLARE(expm1)
-DECLARE(log) DECLARE(log2) DECLARE(log10) DECLARE(log1p) DECLARE(sinh) DECLARE(cosh) DECLARE(tanh)
-    DECLARE(erf) DECLARE(erfc) VF LIBMVEC_F32(pow, vv)(VF, VF);
+  VD LIBMVEC_F64(f, v)(VD)
+// clang-format off
+DECLARE(exp); DECLARE(exp2); DECLARE(expm1); DECLARE(log); DECLARE(log2); DECLARE(log10);
+DECLARE(log1p); DECLARE(sinh); DECLARE(cosh); DECLARE(tanh); DECLARE(erf); DECLARE(erfc);
+// clang-format on
+VF LIBMVEC_F32(pow, vv)(VF, VF);
 VD LIBMVEC_F64(pow, vv)(VD, VD);
 }
 

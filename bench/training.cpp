@@ -1,11 +1,10 @@
 /// Whole training steps of three networks, eager and compiled. `bench/training.py` runs it beside
 /// PyTorch.
 ///
-///   bench_training {mlp|cnn|gpt} {eager|compiled|apart} [steps]      (apart: compiled, with
-///   nothing fused to products)
+///   bench_training {mlp|cnn|gpt} {eager|compiled|apart} [steps]
 ///
-/// Prints the losses of the first steps, which PyTorch's have to match, the median time of a step
-/// and, on stderr, its memory.
+/// `apart` is compiled, with nothing fused to products. Prints the losses of the first steps, which
+/// PyTorch's have to match, the median time of a step and, on stderr, its memory.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

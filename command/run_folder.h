@@ -1,14 +1,14 @@
 /// A run folder: everything `grapnel train` leaves behind, and what `grapnel report` makes a page
 /// of.
 ///
-/// | file                      | holds |
-/// |---------------------------|--------------------------------------------------------------------------|
-/// | run.json                  | format, version, options, data, results | | metrics.jsonl | one
-/// object per step: loss and learning rate; now and then test accuracy  | | gradients.jsonl |
-/// histograms of the gradients, by step and parameter                       | | timeline-RANK.json
-/// | when kernels, hooks and communication ran in a few steps                 | | graph.dot | the
-/// compiled step, with kernels and hooks                                | | checkpoint.safetensors
-/// | what a resumed run needs                                                 |
+/// | file                   | holds                                                             |
+/// |------------------------|-------------------------------------------------------------------|
+/// | run.json               | format, version, options, data, results                           |
+/// | metrics.jsonl          | one object per step: loss, learning rate, sometimes test accuracy |
+/// | gradients.jsonl        | histograms of the gradients, by step and parameter                |
+/// | timeline-RANK.json     | when kernels, hooks and communication ran in a few steps          |
+/// | graph.dot              | the compiled step, with kernels and hooks                         |
+/// | checkpoint.safetensors | what a resumed run needs                                          |
 ///
 /// Whole files are replaced in one piece. Lines are appended; what was written after the last
 /// checkpoint is cut off when the run goes on.

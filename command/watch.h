@@ -1,12 +1,12 @@
 /// The hooks that `grapnel train --hooks` attaches to every parameter.
 ///
-/// | written           | does |
-/// |-------------------|------------------------------------------------------------------------------------|
-/// | histogram         | gathers norm and histogram of the gradient in some steps; changes nothing
-/// | | clip=LIMIT        | scales the gradient so that its norm is at most LIMIT | |
-/// clip-value=LIMIT  | brings every element into [-LIMIT, LIMIT] | | noise=DEVIATION   | adds
-/// normal noise                                                                  | | scale=FACTOR
-/// | multiplies                                                                         |
+/// | written          | does                                                                      |
+/// |------------------|---------------------------------------------------------------------------|
+/// | histogram        | gathers norm and histogram of the gradient in some steps; changes nothing |
+/// | clip=LIMIT       | scales the gradient so that its norm is at most LIMIT                     |
+/// | clip-value=LIMIT | brings every element into [-LIMIT, LIMIT]                                 |
+/// | noise=DEVIATION  | adds normal noise                                                         |
+/// | scale=FACTOR     | multiplies                                                                |
 ///
 /// They run in the order in which they are written, and each sees what the one before returned.
 #pragma once

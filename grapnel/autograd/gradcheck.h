@@ -2,8 +2,8 @@
 /// themselves.
 ///
 ///   auto x = randn({3, 4}, dtype(kFloat64).requires_grad(true));
-///   autograd::gradcheck([](const variable_list& in) -> variable_list { return {in[0].sin().sum()};
-///   }, {x});
+///   auto f = [](const variable_list& in) -> variable_list { return {in[0].sin().sum()}; };
+///   autograd::gradcheck(f, {x});
 #pragma once
 
 #include <functional>

@@ -139,8 +139,7 @@ class Node {
   SmallVector<SlotMeta, 1> slots_;
 };
 
-// --- any callable as a node hook
-// --------------------------------------------------------------------------------------
+// --- any callable as a node hook ---
 
 /// A list hook as the engine calls it: no value means "unchanged".
 class NodePreHook : public HookBase {

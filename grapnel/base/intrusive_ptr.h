@@ -1,10 +1,10 @@
 /// Shared ownership with the count inside the object: one word per pointer, no control block.
 ///
 /// A type takes part by offering
-///   - members `void intrusive_retain() const noexcept` and `void intrusive_release() const
-///   noexcept`, or
+///   - members `void intrusive_retain() const noexcept` and
+///     `void intrusive_release() const noexcept`, or
 ///   - free functions of the same names that take a `const T*` and are found by argument-dependent
-///   lookup.
+///     lookup.
 /// `intrusive_release` destroys the object when the last owner lets go. `RefCount` below is the
 /// counter most types want to embed. A new object counts one owner already, so `make_intrusive` and
 /// `adopt` touch no counter.

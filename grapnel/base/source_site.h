@@ -3,9 +3,8 @@
 /// Remembering a place costs one return address; it is turned into file and line only when a
 /// message is printed.
 ///
-///   Tensor add(const Tensor& a, const Tensor& b) {                  // not inlined
-///     const CallSiteScope scope(__builtin_return_address(0));       // the outermost public call
-///     wins
+///   Tensor add(const Tensor& a, const Tensor& b) {               // not inlined
+///     const CallSiteScope scope(__builtin_return_address(0));    // the outermost public call wins
 ///     ... SourceSite{current_call_site()} is kept by whatever is recorded below ...
 #pragma once
 

@@ -50,8 +50,9 @@ class Graph {
   static Graph parse(std::string_view text);
   /// A picture in the DOT language, with a frame around what each hook does; `dot -Tsvg` draws it.
   std::string dot() const;
-  /// Throws InternalError unless every name is assigned once and before its use, and shapes and
-  /// types follow from the ops.
+  /// Throws InternalError unless every name is assigned once and before its use, ops have as many
+  /// inputs as they want, and results of pointwise ops and reductions have the shapes and types
+  /// that follow from their inputs. Those of views, calls, random and in-place ops are believed.
   void verify() const;
   /// Computes the outputs for other inputs of the same types. Ops run one by one and are
   /// differentiable like any others.

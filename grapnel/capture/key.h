@@ -8,7 +8,7 @@
 namespace grapnel::capture::key {
 
 // The first byte of every entry tells the kinds apart, so that no two sequences of entries give the
-// same words.
+// same words. Behind the entries a closed trace has the numbers of its live slots, without a tag.
 enum Tag : uint32_t { kNumber = 1, kValue = 2, kCall = 3, kInplace = 4 };
 
 inline uint32_t type_word(Tag tag, const Value& v) {

@@ -134,8 +134,7 @@ RecordScope::~RecordScope() {
   current = outer_;
 }
 
-// --- slots and values
-// -----------------------------------------------------------------------------------------------
+// --- slots and values ---
 
 SlotId Recorder::lift(const StoragePtr& storage) {
   const auto id = static_cast<SlotId>(trace_.slots.size());
@@ -271,8 +270,7 @@ Tensor Recorder::pending_empty(const Shape& sizes, DType dtype) {
   return t;
 }
 
-// --- calls
-// ------------------------------------------------------------------------------------------------------------
+// --- calls ---
 
 [[gnu::always_inline]] inline uint32_t Recorder::write_attrs(const Op& op, const void* attrs) {
   const auto at = static_cast<uint32_t>(trace_.attrs.size());
@@ -380,8 +378,7 @@ void Recorder::append(const Op& op, Inputs inputs, const void* attrs, std::span<
     flush();
 }
 
-// --- the end of a trace
-// -------------------------------------------------------------------------------------------------
+// --- the end of a trace ---
 
 void Recorder::released(Storage& storage) noexcept {
   trace_.slots[storage.pending_slot()].storage = nullptr;
@@ -419,8 +416,8 @@ void Recorder::close() {
 
 void Recorder::forget() {
   trace_.clear();
-  trace_.attrs.push_back({});  // what ops without attributes are given, so that a reference to them
-                               // refers to something
+  // What ops without attributes are given, so that a reference to them refers to something.
+  trace_.attrs.push_back({});
   opaque_pending_ = false;
   outside_.clear();
   blobs_.clear();

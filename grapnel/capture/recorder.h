@@ -10,7 +10,7 @@
 /// The key is a list of words, written while recording: ops, static attributes, which value goes
 /// where, which values share a slot, types, ranks, and for every operand of an elementwise op
 /// whether it has the full shape of the result. Relations between sizes follow from these facts,
-/// never from numbers that happen to be equal. The recorder of the flush adds what is still alive.
+/// never from numbers that happen to be equal. Closing the trace adds what is still alive.
 #pragma once
 
 #include <string>
@@ -72,8 +72,6 @@ class Recorder final : public PendingOwner {
     return outside_.find(&storage, trace_.slots) != capture::kNone ? 1 : 0;
   }
   const capture::Trace& trace() const { return trace_; }
-  /// Closes the trace without running it, for inspection; `values` are kept as if alive.
-  capture::Trace take();
   /// The value that stands for `t`, lifted if it is from outside.
   capture::ValueId value_of(const Tensor& t);
   /// The same if the trace has seen `t` already; kNone otherwise.
@@ -101,6 +99,8 @@ class Recorder final : public PendingOwner {
   void add_call(const Op& op, size_t inputs, size_t outputs, const void* attrs, bool inplace);
   void name_hook(capture::Instruction& call);
   void mark_written(const Tensor& t, capture::SlotId slot);
+  /// Closes the trace and begins another; the closed one is yet to run.
+  capture::Trace take();
   void close();
   void forget();
 

@@ -76,8 +76,7 @@ struct JitStats {
 };
 JitStats jit_stats();
 
-// --- for tests
-// --------------------------------------------------------------------------------------------------------
+// --- for tests ---
 
 /// Forgets all kernels (those in use live on) and sets the statistics to zero. What is on disk
 /// stays.

@@ -18,8 +18,7 @@ inline Reduce reduce(int64_t reduction) {
   return static_cast<Reduce>(reduction);
 }
 
-// --- losses, with the reduction as a number
-// --------------------------------------------------------------------------------
+// --- losses, with the reduction as a number ---
 inline Tensor mse_loss(const Tensor& x, const Tensor& target, int64_t reduction) {
   return grapnel::mse_loss(x, target, reduce(reduction));
 }
@@ -43,8 +42,7 @@ inline Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& ta
                                                    reduce(reduction));
 }
 
-// --- methods that LibTorch also has as functions
-// -----------------------------------------------------------------------------
+// --- methods that LibTorch also has as functions ---
 inline Tensor t(const Tensor& x) { return x.t(); }
 inline Tensor detach(const Tensor& x) { return x.detach(); }
 inline Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
@@ -66,8 +64,7 @@ inline Tensor argsort(const Tensor& x, int64_t dim = -1, bool descending = false
 inline bool is_floating_point(const Tensor& x) { return x.is_floating_point(); }
 inline int64_t numel(const Tensor& x) { return x.numel(); }
 
-// --- other spellings
-// ---------------------------------------------------------------------------------------------------------
+// --- other spellings ---
 inline Tensor concat(TensorList tensors, int64_t dim = 0) { return grapnel::cat(tensors, dim); }
 inline Tensor concat(std::initializer_list<Tensor> tensors, int64_t dim = 0) {
   return grapnel::cat(tensors, dim);
@@ -86,10 +83,10 @@ inline Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bi
 
 // X(name) for the functions above; at and torch declare them beside Grapnel's own of the same name.
 // clang-format off
-#define GRAPNEL_COMPAT_ADAPTED(X)                                                                                             \
-  X(mse_loss) X(l1_loss) X(nll_loss) X(cross_entropy_loss) X(binary_cross_entropy_with_logits) X(t) X(detach) X(narrow)       \
-  X(select) X(movedim) X(unflatten) X(roll) X(clamp_min) X(clamp_max) X(argsort) X(is_floating_point) X(numel) X(concat)      \
-  X(baddbmm) X(batch_norm)
+#define GRAPNEL_COMPAT_ADAPTED(X)                                                              \
+  X(mse_loss) X(l1_loss) X(nll_loss) X(cross_entropy_loss) X(binary_cross_entropy_with_logits) \
+  X(t) X(detach) X(narrow) X(select) X(movedim) X(unflatten) X(roll) X(clamp_min) X(clamp_max) \
+  X(argsort) X(is_floating_point) X(numel) X(concat) X(baddbmm) X(batch_norm)
 // clang-format on
 #define GRAPNEL_COMPAT_USING_ADAPTED(name) using ::grapnel::compat::name;
 

@@ -25,8 +25,7 @@ using namespace grapnel::nn;
 
 namespace functional {
 
-// --- activations
-// ----------------------------------------------------------------------------------------------------------------
+// --- activations ---
 using ReLUFuncOptions = ReLUOptions;
 inline Tensor relu(Tensor input, const ReLUFuncOptions& options = {}) {
   return options.inplace() ? input.relu_() : input.relu();
@@ -85,8 +84,7 @@ inline Tensor dropout(Tensor input, const DropoutFuncOptions& options = {}) {
   return options.inplace() ? input.copy_(out) : out;
 }
 
-// --- losses
-// -----------------------------------------------------------------------------------------------------------------------
+// --- losses ---
 using MSELossFuncOptions = MSELossOptions;
 using L1LossFuncOptions = L1LossOptions;
 using NLLLossFuncOptions = NLLLossOptions;
@@ -145,8 +143,7 @@ inline Tensor kl_div(const Tensor& input, const Tensor& target,
   return grapnel::nn::functional::kl_div(input, target, options.reduction(), options.log_target());
 }
 
-// --- layers
-// -------------------------------------------------------------------------------------------------------------------------
+// --- layers ---
 inline Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {}) {
   return grapnel::linear(input, weight, bias);
 }

@@ -2,11 +2,12 @@
 ///
 ///   struct Squares : data::Dataset {
 ///     int64_t size() const override { return 100; }
-///     data::Example get(int64_t i, Generator&) const override { return {full({1}, i), full({1}, i
-///     * i)}; }
+///     data::Example get(int64_t i, Generator&) const override {
+///       return {full({1}, i), full({1}, i * i)};
+///     }
 ///   };
-///   auto noisy = data::map(std::make_shared<Squares>(), [](data::Example e, Generator& g) { return
-///   ...; });
+///   auto noisy = data::map(std::make_shared<Squares>(),
+///                          [](data::Example e, Generator& g) { return ...; });
 #pragma once
 
 #include <functional>

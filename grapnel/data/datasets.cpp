@@ -11,8 +11,7 @@
 
 namespace grapnel::data {
 
-// --- Fashion-MNIST
-// --------------------------------------------------------------------------------------------------------------
+// --- Fashion-MNIST ---
 
 std::filesystem::path FashionMNIST::default_root() { return "/usr/share/datasets/fashion-mnist"; }
 
@@ -67,8 +66,7 @@ Example FashionMNIST::get_batch(std::span<const int64_t> indices, std::span<Gene
   return out;
 }
 
-// --- text
-// -----------------------------------------------------------------------------------------------------------------------
+// --- text ---
 
 namespace {
 

@@ -217,8 +217,7 @@ class Engine final : public detail::Driver {
     lock.lock();
   }
 
-  // --- the communication thread
-  // ---------------------------------------------------------------------------------------------------
+  // --- the communication thread ---
 
   void communicate(const Future<Done>& connected) {
     try {
@@ -433,8 +432,7 @@ class Engine final : public detail::Driver {
     fail(posted.fate, std::make_exception_ptr(CommMismatch(text)), text, false);
   }
 
-  // --- the watchdog
-  // ----------------------------------------------------------------------------------------------------------------
+  // --- the watchdog ---
 
   void mind_deadlines() {
     Lock lock(mutex_);

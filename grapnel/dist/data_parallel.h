@@ -3,9 +3,9 @@
 ///
 ///   dist::ProcessGroup group = dist::init();
 ///   dist::DistributedDataParallel model(Net(), group);
-///   model.register_comm_hook(dist::hooks::fp16_compress);       // optional: changes what is sent
-///   loss(model(x), y).backward();                               // grad() is now the mean over all
-///   ranks optimizer.step();
+///   model.register_comm_hook(dist::hooks::fp16_compress);     // optional: changes what is sent
+///   loss(model(x), y).backward();                             // grad() is the mean over all ranks
+///   optimizer.step();
 ///
 /// A comm hook is any callable `Future<Tensor>(GradBucket&)` or, with a state,
 /// `Future<Tensor>(State&, GradBucket&)`; see hooks.h for those that exist. Start reading at

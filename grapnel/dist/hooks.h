@@ -1,18 +1,17 @@
 /// Ready-made communication hooks. Register one with model.register_comm_hook(hook), or with a
 /// state in front of it.
 ///
-/// | hook                                | sends per bucket of n elements          | result |
-/// |-------------------------------------|-----------------------------------------|---------------------------------|
-/// | allreduce                           | n elements                              | the mean, as
-/// without a hook     | | fp16_compress, bf16_compress        | n 16-bit elements | the mean | |
-/// fp16_wrapper(h), bf16_wrapper(h)    | what h sends for a 16-bit bucket        | h's, 16-bit | |
-/// quantize_per_tensor                 | n bytes and 2 numbers, to everybody     | the mean | |
-/// quantize_per_channel                | n bytes and 2 numbers per 512, likewise | the mean | |
-/// power_sgd, batched_power_sgd        | two thin matrices: see power_sgd.h      | the best
-/// low-rank mean          | | post_local_sgd                      | see local_sgd.h | the mean of
-/// world or subgroup   | | noop                                | nothing | the local gradient | |
-/// hook_then_optimizer(h, optimizer)   | what h sends                            | h's; parameters
-/// are stepped     |
+/// | hook                             | sends for a bucket of n       | result                    |
+/// |----------------------------------|-------------------------------|---------------------------|
+/// | allreduce                        | n elements                    | the mean, as without one  |
+/// | fp16_compress, bf16_compress     | n 16-bit elements             | the mean                  |
+/// | fp16_wrapper(h), bf16_wrapper(h) | h's, for a 16-bit bucket      | h's, 16-bit               |
+/// | quantize_per_tensor              | n bytes and 2 numbers, to all | the mean                  |
+/// | quantize_per_channel             | the same, 2 numbers per 512   | the mean                  |
+/// | power_sgd, batched_power_sgd     | 2 thin matrices: power_sgd.h  | the best low-rank mean    |
+/// | post_local_sgd                   | see local_sgd.h               | mean of world or subgroup |
+/// | noop                             | nothing                       | the local gradient        |
+/// | hook_then_optimizer(h, opt)      | what h sends                  | h's; parameters stepped   |
 ///
 /// The stateless ones may be given a ProcessGroup as state; by default they use the wrapper's
 /// group. Arithmetic is ordinary tensor code.

@@ -2,8 +2,11 @@
 /// with zeros until all are done.
 ///
 ///   dist::join(model, [&] {
-///     for (auto& batch : my_batches) { optimizer.zero_grad(); loss(model(batch)).backward();
-///     optimizer.step(); }
+///     for (auto& batch : my_batches) {
+///       optimizer.zero_grad();
+///       loss(model(batch)).backward();
+///       optimizer.step();
+///     }
 ///   });
 ///
 /// At the end every rank has the model of the rank that was busy longest.

@@ -1,9 +1,9 @@
 /// Post-local SGD: after a while, gradients are averaged only among the ranks of one machine, and
 /// models now and then over all ranks.
 ///
-///   auto state =
-///   std::make_shared<dist::hooks::PostLocalSGDState>(dist::hooks::PostLocalSGDOptions{.start_localSGD_iter
-///   = 100}); model.register_comm_hook(state, dist::hooks::post_local_sgd);
+///   auto state = std::make_shared<dist::hooks::PostLocalSGDState>(
+///       dist::hooks::PostLocalSGDOptions{.start_localSGD_iter = 100});
+///   model.register_comm_hook(state, dist::hooks::post_local_sgd);
 ///   dist::PeriodicModelAverager averager(group, {.period = 4, .warmup_steps = 100});
 ///   ... optimizer.step(); averager.average_parameters(model.parameters());
 #pragma once

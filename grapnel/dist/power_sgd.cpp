@@ -339,8 +339,7 @@ Future<Tensor> BatchedPowerSGD::operator()(PowerSGDState& state, GradBucket& buc
   return run(job);
 }
 
-// --- saving
-// ---------------------------------------------------------------------------------------------------------------------
+// --- saving ---
 
 namespace {
 

@@ -1,9 +1,9 @@
 /// PowerSGD: sends two thin matrices instead of each gradient matrix, and adds what was lost to the
 /// next step's gradient.
 ///
-///   auto state =
-///   std::make_shared<dist::hooks::PowerSGDState>(dist::hooks::PowerSGDOptions{.matrix_approximation_rank
-///   = 4}); model.register_comm_hook(state, dist::hooks::power_sgd);
+///   auto state = std::make_shared<dist::hooks::PowerSGDState>(
+///       dist::hooks::PowerSGDOptions{.matrix_approximation_rank = 4});
+///   model.register_comm_hook(state, dist::hooks::power_sgd);
 ///
 /// Note [State is touched in order]
 /// Hooks look up and create what they remember while they are called, on the backward thread and in

@@ -52,8 +52,7 @@ class ProcessGroup {
   int size() const { return communicator().size(); }
   const std::string& name() const { return communicator().name(); }
 
-  // --- Collectives
-  // --------------------------------------------------------------------------------------------------------
+  // --- Collectives ---
   /// Replaces `t` on every rank by the sum (or other reduction) over all ranks.
   Work all_reduce(const Tensor& t, ReduceOp op = ReduceOp::sum) const;
   /// Replaces `t` by that of `root`.
@@ -72,8 +71,7 @@ class ProcessGroup {
   Work send(const Tensor& t, int to, int tag = 0) const;
   Work recv(const Tensor& t, int from, int tag = 0) const;
 
-  // --- Further groups
-  // -----------------------------------------------------------------------------------------------------
+  // --- Further groups ---
   /// The group of some of the ranks, in the order given. All ranks of this group call it; those
   /// left out get no group.
   ProcessGroup subgroup(const std::vector<int>& ranks, const std::string& name = "subgroup") const;
@@ -88,8 +86,7 @@ class ProcessGroup {
   /// The ranks on this machine; made by all ranks together.
   ProcessGroup of_this_machine() const;
 
-  // --- Failure
-  // ------------------------------------------------------------------------------------------------------------
+  // --- Failure ---
   /// How long a collective may take, counted from the call.
   std::chrono::milliseconds timeout() const;
   void set_timeout(std::chrono::milliseconds timeout) const;
@@ -98,8 +95,7 @@ class ProcessGroup {
   void abort(const std::string& reason) const { communicator().abort(reason); }
   bool aborted() const { return communicator().aborted(); }
 
-  // --- Facts
-  // --------------------------------------------------------------------------------------------------------------
+  // --- Facts ---
   /// Bytes this rank has handed to collectives, channels included.
   uint64_t bytes_sent() const;
   /// Number of collectives called so far on this group, without its channels.

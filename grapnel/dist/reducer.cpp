@@ -271,8 +271,7 @@ std::vector<size_t> Reducer::unreachable_from(const std::vector<Tensor>& outputs
   return out;
 }
 
-// --- during a pass
-// --------------------------------------------------------------------------------------------------------------
+// --- during a pass ---
 
 void Reducer::on_grad(size_t index, bool defined) {
   Slot& slot = slots_[index];

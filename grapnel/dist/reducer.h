@@ -78,8 +78,7 @@ class Reducer {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  // --- Between passes
-  // -------------------------------------------------------------------------------------------------------
+  // --- Between passes ---
   void set_hook(CommHook hook);
   bool has_hook() const { return static_cast<bool>(hook_.call); }
   void set_static_graph();
@@ -98,8 +97,7 @@ class Reducer {
   void reset(ProcessGroup group);
   void check_usable() const;
 
-  // --- During a pass
-  // --------------------------------------------------------------------------------------------------------
+  // --- During a pass ---
   /// The pass has reached the outputs of the module.
   void on_outputs();
 

@@ -1,7 +1,7 @@
 /// Hooks that change a gradient: ClipValue, ClipNorm, Scale, Noise, Mask, Freeze, Reverse.
 ///
-///   hooks::attach(w, hooks::ClipNorm{1.0} | hooks::Scale{0.5});          // first clipped, then
-///   scaled hooks::attach(net->parameters(), hooks::ClipValue{0.1});
+///   hooks::attach(w, hooks::ClipNorm{1.0} | hooks::Scale{0.5});  // first clipped, then scaled
+///   hooks::attach(net->parameters(), hooks::ClipValue{0.1});
 ///
 /// Each is a function of the gradient, made of public ops, so it is recorded, fused and
 /// differentiated like any other code. Any callable from tensor to tensor that has a name() joins a

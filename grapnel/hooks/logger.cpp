@@ -38,8 +38,7 @@ nlohmann::json number(double x) {
 
 }  // namespace
 
-// --- JSON lines
-// -----------------------------------------------------------------------------------------------------------------
+// --- JSON lines ---
 
 struct JsonLinesWriter::File {
   std::filesystem::path path;
@@ -69,8 +68,7 @@ void JsonLinesWriter::flush() {
   check_written(file_->out, file_->path);
 }
 
-// --- TensorBoard
-// ----------------------------------------------------------------------------------------------------------------
+// --- TensorBoard ---
 
 uint32_t crc32c(const void* data, size_t bytes) {
   static const auto table = [] {
@@ -192,8 +190,7 @@ void TensorBoardWriter::flush() {
   check_written(file_->out, file_->path);
 }
 
-// --- the logger
-// -----------------------------------------------------------------------------------------------------------------
+// --- the logger ---
 
 GradientLogger::GradientLogger(nn::Module& module, LogWriter& writer,
                                const GradientLoggerOptions& options)

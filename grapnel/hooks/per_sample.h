@@ -3,8 +3,7 @@
 ///
 ///   hooks::PerSampleNorms norms(*net);
 ///   loss(net(x), y).backward();             // a mean over the examples
-///   Tensor n = norms.take();                // [batch]: norms of the gradients of all parameters,
-///   example by example
+///   Tensor n = norms.take();                // [batch]: of each example, over all parameters
 ///
 /// A layer's gradient for one example follows from its input and the gradient of its output, so no
 /// second pass is needed. Linear, Conv1d, Conv2d, Embedding, LayerNorm and RMSNorm are known; a

@@ -4,8 +4,8 @@
 ///   hooks::Statistics stats({.bins = 32, .low = -0.1, .high = 0.1});
 ///   stats.attach("fc.weight", net->fc->weight);
 ///   ...train...
-///   for (const auto& row : stats.report()) std::cout << row.name << ": mean " << row.mean << ",
-///   norm " << row.norm << '\n';
+///   for (const auto& row : stats.report())
+///     std::cout << row.name << ": mean " << row.mean << ", norm " << row.norm << '\n';
 #pragma once
 
 #include <cstdint>

@@ -23,8 +23,7 @@ auto retried(Call call) {
 }
 }  // namespace
 
-// --- reading
-// ----------------------------------------------------------------------------------------------------------------
+// --- reading ---
 
 InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
   fd_ = retried([&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC); });
@@ -65,8 +64,7 @@ std::string read_text(const std::filesystem::path& path) {
   return text;
 }
 
-// --- writing
-// ----------------------------------------------------------------------------------------------------------------
+// --- writing ---
 
 AtomicFile::AtomicFile(const std::filesystem::path& path, Durable durable)
     : path_(path), partial_(path), durable_(durable) {

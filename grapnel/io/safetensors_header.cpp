@@ -118,7 +118,7 @@ class HeaderReader final : public json::json_sax_t {
   SafetensorsHeader header_;
 };
 
-/// Bits per element of the format's types.
+/// Bytes per element of the format's types; 0 for a type it does not have.
 int element_bytes(const std::string& dtype) {
   static const std::map<std::string, int> sizes = {
       {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1},

@@ -9,8 +9,7 @@
 
 namespace grapnel::nn {
 
-// --- without options
-// ------------------------------------------------------------------------------------------------------------
+// --- without options ---
 
 #define GRAPNEL_ACTIVATION(Name, expression)                   \
   class Name##Impl : public Cloneable<Name##Impl> {            \
@@ -34,8 +33,7 @@ GRAPNEL_ACTIVATION(SELU, 1.0507009873554804934193349852946 *
                              elu(input, 1.6732632423543772848170429916717));
 #undef GRAPNEL_ACTIVATION
 
-// --- with options
-// ---------------------------------------------------------------------------------------------------------------
+// --- with options ---
 
 struct ReLUOptions {
   ReLUOptions(bool inplace = false) : inplace_(inplace) {}
@@ -209,8 +207,7 @@ class LogSoftmaxImpl : public Cloneable<LogSoftmaxImpl> {
 };
 GRAPNEL_MODULE(LogSoftmax);
 
-// --- dropout
-// --------------------------------------------------------------------------------------------------------------------
+// --- dropout ---
 
 struct DropoutOptions {
   DropoutOptions(double p = 0.5) : p_(p) {}

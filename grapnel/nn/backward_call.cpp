@@ -152,8 +152,7 @@ struct BackwardCall::Record {
   }
 };
 
-// --- Before forward
-// -------------------------------------------------------------------------------------------------------------
+// --- Before forward ---
 
 BackwardCall::BackwardCall(Module& module, Args& args, Kwargs& kwargs) {
   const ModuleHooks &own = module.hooks(), &global = global_module_hooks();
@@ -211,8 +210,7 @@ void BackwardCall::check_arguments() const {
   }
 }
 
-// --- After forward
-// --------------------------------------------------------------------------------------------------------------
+// --- After forward ---
 
 namespace {
 

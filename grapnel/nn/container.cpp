@@ -2,8 +2,7 @@
 
 namespace grapnel::nn {
 
-// --- ModuleList
-// ---------------------------------------------------------------------------------------------------------------
+// --- ModuleList ---
 
 void ModuleListImpl::push_back(Pointer module) {
   modules_.push_back(register_module(std::to_string(modules_.size()), std::move(module)));
@@ -41,8 +40,7 @@ void ModuleListImpl::clone_(const Module& other) {
     modules_.push_back(children_.insert(std::to_string(modules_.size()), m->clone()));
 }
 
-// --- ModuleDict
-// ---------------------------------------------------------------------------------------------------------------
+// --- ModuleDict ---
 
 void ModuleDictImpl::update(const ModuleDictImpl& other) {
   for (const auto& item : other.children_) {

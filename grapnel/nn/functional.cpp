@@ -9,8 +9,7 @@
 
 namespace grapnel::nn::functional {
 
-// --- norms
-// ----------------------------------------------------------------------------------------------------------------------
+// --- norms ---
 
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, const Tensor& bias,
                   double eps) {
@@ -51,8 +50,7 @@ Tensor rms_norm(const Tensor& x, IntArrayRef normalized_shape, const Tensor& wei
   return y.dtype() == x.dtype() ? y : y.to(x.dtype());
 }
 
-// --- pooling
-// --------------------------------------------------------------------------------------------------------------------
+// --- pooling ---
 
 Tensor max_pool1d(const Tensor& x, int64_t kernel_size, std::optional<int64_t> stride,
                   int64_t padding, int64_t dilation, bool ceil_mode) {
@@ -105,8 +103,7 @@ Tensor adaptive_max_pool(const Tensor& x, IntArrayRef output_size) {
                        [](const Tensor& t, int64_t dim) { return std::get<0>(t.max(dim)); });
 }
 
-// --- embedding
-// --------------------------------------------------------------------------------------------------------------------
+// --- embedding ---
 
 Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, double norm_type) {
   check(weight.dim() == 2, "embedding_renorm_: weight must be [rows, features], got shape ",
@@ -120,8 +117,7 @@ Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, 
                            rows * where(norms > max_norm, max_norm / (norms + 1e-7), 1.0));
 }
 
-// --- losses
-// -----------------------------------------------------------------------------------------------------------------------
+// --- losses ---
 
 Tensor reduced(const Tensor& loss, Reduce reduction) {
   return reduction == Reduce::mean ? loss.mean() : reduction == Reduce::sum ? loss.sum() : loss;

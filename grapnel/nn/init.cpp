@@ -18,8 +18,7 @@ Fans fans_of(const Tensor& weight) {
   return {weight.size(1) * field, weight.size(0) * field};
 }
 
-// --- simple fills
-// -----------------------------------------------------------------------------------------------------------
+// --- simple fills ---
 
 Tensor uniform_(Tensor tensor, double low, double high) {
   NoGradGuard no_grad;
@@ -109,8 +108,7 @@ Tensor sparse_(Tensor tensor, double sparsity, double std) {
   return tensor;
 }
 
-// --- by variance
-// --------------------------------------------------------------------------------------------------------------
+// --- by variance ---
 
 double calculate_gain(Nonlinearity f, double a) {
   switch (f) {

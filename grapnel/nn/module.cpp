@@ -108,8 +108,7 @@ void Module::clone_(const Module& other) {
   }
 }
 
-// --- What is inside
-// ---------------------------------------------------------------------------------------------------------
+// --- What is inside ---
 
 template <class Fn>
 void Module::walk(const std::string& prefix, Fn&& fn) {
@@ -179,8 +178,7 @@ void Module::apply(const std::function<void(const std::string&, Module&)>& fn,
   walk(name_prefix, fn);
 }
 
-// --- What it does
-// -------------------------------------------------------------------------------------------------------------
+// --- What it does ---
 
 void Module::train(bool on) {
   for (auto& child : children_) child.value()->train(on);
@@ -234,8 +232,7 @@ std::ostream& operator<<(std::ostream& stream, const Module& module) {
   return stream;
 }
 
-// --- Building
-// -------------------------------------------------------------------------------------------------------------------
+// --- Building ---
 
 RegistrationHooks& registration_hooks() {
   static RegistrationHooks hooks;
@@ -278,8 +275,7 @@ void Module::unregister_module(const std::string& name) {
   children_.erase(name);
 }
 
-// --- Hooks
-// ------------------------------------------------------------------------------------------------------------------------
+// --- Hooks ---
 
 ModuleHooks& global_module_hooks() {
   static ModuleHooks hooks;

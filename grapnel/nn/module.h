@@ -46,8 +46,7 @@ class Module : public std::enable_shared_from_this<Module> {
   /// copied. Only for modules that derive from Cloneable.
   virtual std::shared_ptr<Module> clone() const;
 
-  // --- What is inside
-  // -----------------------------------------------------------------------------------------------------
+  // --- What is inside ---
   /// Own ones first, then those of the submodules, in order of registration. A tensor that several
   /// modules share is listed once.
   std::vector<Tensor> parameters(bool recurse = true) const;
@@ -64,8 +63,7 @@ class Module : public std::enable_shared_from_this<Module> {
   void apply(const std::function<void(const std::string&, Module&)>& fn,
              const std::string& name_prefix = {});
 
-  // --- What it does
-  // ---------------------------------------------------------------------------------------------------------
+  // --- What it does ---
   virtual void train(bool on = true);
   void eval() { train(false); }
   virtual bool is_training() const noexcept { return training_; }
@@ -78,8 +76,7 @@ class Module : public std::enable_shared_from_this<Module> {
   /// One line, without the submodules.
   virtual void pretty_print(std::ostream& stream) const;
 
-  // --- Saving and loading
-  // -----------------------------------------------------------------------------------------------------
+  // --- Saving and loading ---
   /// Parameters and persistent buffers by path. The tensors share memory with the module and have
   /// no history, unless `keep_vars`.
   StateDict state_dict(const std::string& prefix = {}, bool keep_vars = false);
@@ -87,8 +84,7 @@ class Module : public std::enable_shared_from_this<Module> {
   /// `strict`; then no value is changed.
   IncompatibleKeys load_state_dict(const StateDict& state_dict, bool strict = true);
 
-  // --- Building
-  // -----------------------------------------------------------------------------------------------------------------
+  // --- Building ---
   Tensor& register_parameter(std::string name, Tensor tensor, bool requires_grad = true);
   Tensor& register_buffer(std::string name, Tensor tensor, bool persistent = true);
   template <class M>
@@ -116,8 +112,7 @@ class Module : public std::enable_shared_from_this<Module> {
     else return dynamic_cast<M*>(this);
   }
 
-  // --- Hooks
-  // --------------------------------------------------------------------------------------------------------------------
+  // --- Hooks ---
   /// Called before forward; see the table in module_hooks.h for what hooks are given and may
   /// return.
   template <class F>
@@ -225,8 +220,8 @@ std::ostream& operator<<(std::ostream& stream, const Module& module);
 /// What is registered on a module, kind by kind in firing order.
 std::vector<HookInfo> hooks_of(const Module& module);
 
-// --- Hooks on registration, for every module: (Module&, const std::string& name, value); a
-// returned value replaces it ---------
+// --- Hooks on registration, for every module ---
+// They are called as (Module&, const std::string& name, value); a returned value replaces it.
 
 using TensorRegistrationFn = std::function<Tensor(Module&, const std::string& name, const Tensor&)>;
 using ModuleRegistrationFn = std::function<std::shared_ptr<Module>(Module&, const std::string& name,

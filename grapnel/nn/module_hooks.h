@@ -1,17 +1,15 @@
 /// Hooks of modules: what each kind is given and may return, and the lists that hold them.
 ///
-/// | kind                | called as                                                  | a returned
-/// value replaces  |
-/// |---------------------|------------------------------------------------------------|----------------------------|
-/// | forward pre         | (Module&, const Args& [, const Kwargs&])                   | the
-/// arguments              | | forward             | (Module&, const Args& [, const Kwargs&], const
-/// Value& out) | the result                 | | full backward pre   | (Module&, const
-/// variable_list& grad_output)                | grad_output                | | full backward |
-/// (Module&, const variable_list& grad_input, grad_output)    | grad_input                 | |
-/// state dict pre      | (Module&, const std::string& prefix, bool keep_vars)       | - | | state
-/// dict post     | (Module&, StateDict&, const std::string& prefix, Metadata&) | - | | load state
-/// dict pre | (Module&, LoadContext&)                                    | - | | load state dict
-/// post | (Module&, IncompatibleKeys&)                              | -                          |
+/// | kind                 | called with the Module& and                      | a result replaces |
+/// |----------------------|--------------------------------------------------|-------------------|
+/// | forward pre          | const Args& [, const Kwargs&]                    | the arguments     |
+/// | forward              | const Args& [, const Kwargs&], const Value& out  | the result        |
+/// | full backward pre    | const variable_list& grad_output                 | grad_output       |
+/// | full backward        | const variable_list& grad_input, grad_output     | grad_input        |
+/// | state dict pre       | const std::string& prefix, bool keep_vars        | -                 |
+/// | state dict post      | StateDict&, const std::string& prefix, Metadata& | -                 |
+/// | load state dict pre  | LoadContext&                                     | -                 |
+/// | load state dict post | IncompatibleKeys&                                | -                 |
 ///
 /// A forward pre-hook may return one value for a single argument; with Kwargs it returns nothing or
 /// both. A forward hook may take a `const Tensor&` as result. Hooks of one kind run in order of
@@ -56,8 +54,7 @@ struct BackwardHookOptions {
   std::source_location site = std::source_location::current();
 };
 
-// --- Hooks as the library calls them
-// -------------------------------------------------------------------------------------
+// --- Hooks as the library calls them ---
 
 /// Replaces the arguments in place.
 struct ForwardPreHook {
@@ -130,8 +127,7 @@ typename HookList<Hook>::Entries hooks_now(const HookList<Hook>& global,
   return out;
 }
 
-// --- Any callable as a module hook
-// ----------------------------------------------------------------------------------------
+// --- Any callable as a module hook ---
 
 namespace detail {
 
@@ -274,8 +270,7 @@ auto make_silent_hook(F&& hook) {
 
 }  // namespace detail
 
-// --- Global hooks, called for every module
-// ------------------------------------------------------------------------------------
+// --- Global hooks, called for every module ---
 
 template <class F>
 HookHandle register_module_forward_pre_hook(F&& hook, ModuleHookOptions o = {}) {

@@ -23,8 +23,7 @@ void check_shape(const std::vector<int64_t>& shape, const char* what) {
 
 }  // namespace
 
-// --- BatchNorm
-// ----------------------------------------------------------------------------------------------------------------
+// --- BatchNorm ---
 
 template <class Derived>
 void BatchNormImpl<Derived>::start() {
@@ -90,8 +89,7 @@ Tensor BatchNormImpl<Derived>::forward(const Tensor& input) {
 template class BatchNormImpl<BatchNorm1dImpl>;
 template class BatchNormImpl<BatchNorm2dImpl>;
 
-// --- LayerNorm
-// ----------------------------------------------------------------------------------------------------------------
+// --- LayerNorm ---
 
 LayerNormImpl::LayerNormImpl(const LayerNormOptions& options_) : options(options_) {
   check_shape(options.normalized_shape(), "LayerNorm");
@@ -116,8 +114,7 @@ Tensor LayerNormImpl::forward(const Tensor& input) {
   return layer_norm(input, options.normalized_shape(), weight, bias, options.eps());
 }
 
-// --- GroupNorm
-// ----------------------------------------------------------------------------------------------------------------
+// --- GroupNorm ---
 
 GroupNormImpl::GroupNormImpl(const GroupNormOptions& options_) : options(options_) {
   check(options.num_groups() > 0 && options.num_channels() > 0 &&
@@ -142,8 +139,7 @@ Tensor GroupNormImpl::forward(const Tensor& input) {
   return functional::group_norm(input, options.num_groups(), weight, bias, options.eps());
 }
 
-// --- RMSNorm
-// ------------------------------------------------------------------------------------------------------------------
+// --- RMSNorm ---
 
 RMSNormImpl::RMSNormImpl(const RMSNormOptions& options_) : options(options_) {
   check_shape(options.normalized_shape(), "RMSNorm");

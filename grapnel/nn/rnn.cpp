@@ -14,8 +14,7 @@ std::string suffix(int64_t layer, bool reverse) {
 }
 }  // namespace
 
-// --- what both share
-// ------------------------------------------------------------------------------------------------------------
+// --- what both share ---
 
 template <class Derived>
 RNNImplBase<Derived>::RNNImplBase(const RNNOptionsBase& options_) : options(options_) {
@@ -132,8 +131,7 @@ Tensor RNNImplBase<Derived>::run(const Tensor& given, State& state) {
   return options.batch_first() ? x.transpose(0, 1) : x;
 }
 
-// --- LSTM
-// -------------------------------------------------------------------------------------------------------------------------
+// --- LSTM ---
 
 std::vector<Tensor> LSTMImpl::cell(const Tensor& projected, const std::vector<Tensor>& state,
                                    const RNNWeights& w) {
@@ -150,8 +148,7 @@ std::tuple<Tensor, LSTMImpl::States> LSTMImpl::forward(const Tensor& input,
   return {out, {state[0], state[1]}};
 }
 
-// --- GRU
-// --------------------------------------------------------------------------------------------------------------------------
+// --- GRU ---
 
 std::vector<Tensor> GRUImpl::cell(const Tensor& projected, const std::vector<Tensor>& state,
                                   const RNNWeights& w) {

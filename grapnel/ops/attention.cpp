@@ -21,8 +21,7 @@ namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-// --- one head after another on raw memory
-// ---------------------------------------------------------------------------------
+// --- one head after another on raw memory ---
 
 /// An operand [B, H, rows, features] whose features lie side by side.
 struct Heads {
@@ -63,8 +62,7 @@ void store_zeros(const Tensor& out, const Tensor& buffer) {
   store_result(out, buffer);
 }
 
-// --- by other ops
-// ---------------------------------------------------------------------------------------------------------
+// --- by other ops ---
 
 /// The weights of each key for each query.
 Tensor plain_weights(const Tensor& query, const Tensor& key, double scale, bool causal) {
@@ -103,8 +101,7 @@ Tensor one_op(const Tensor& q, const Tensor& k, const Tensor& v, const Attention
 
 }  // namespace
 
-// --- the op
-// ---------------------------------------------------------------------------------------------------------------
+// --- the op ---
 
 namespace {
 
@@ -167,8 +164,7 @@ Samples Attention::samples() {
           of(2, 4, {.scale = -0.5, .causal = true})};
 }
 
-// --- its gradient
-// ---------------------------------------------------------------------------------------------------------
+// --- its gradient ---
 
 void AttentionBackward::infer(Inputs in, const Attrs&, Specs& out) {
   const TensorSpec result = result_spec(name, *in[1], *in[2], *in[3]);
@@ -258,8 +254,7 @@ Samples AttentionBackward::samples() {
   return samples;
 }
 
-// --- the function
-// ---------------------------------------------------------------------------------------------------------
+// --- the function ---
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const Tensor& attn_mask, double dropout_p, bool is_causal,

@@ -8,16 +8,15 @@
 ///   loss.backward();                         // each gradient has the type of its tensor
 ///
 /// Note [What autocast casts]
-/// | op                                                        | inputs                      |
-/// result |
-/// |-----------------------------------------------------------|-----------------------------|--------|
-/// | matmul, mm, bmm, mv, addmm, linear, conv1d, conv2d        | f32 (f16, bf16) to `dtype`  |
-/// dtype  | | softmax, log_softmax, layer_norm, losses                  | f16, bf16 to f32 | f32 |
-/// | all others                                                | as they are                 |
-/// promoted as always | f64 and integers are never cast. The casts are ordinary ops on the tape: a
-/// parameter stays f32 and gets its gradient in f32, and a hook sees the gradient in the type of
-/// its own tensor (bf16 for the result of a product). Formulas of the backward pass are not cast
-/// again, whatever scope backward() is called in.
+/// | op                                                 | inputs                     | result    |
+/// |----------------------------------------------------|----------------------------|-----------|
+/// | matmul, mm, bmm, mv, addmm, linear, conv1d, conv2d | f32 (f16, bf16) to `dtype` | dtype     |
+/// | softmax, log_softmax, layer_norm, losses           | f16, bf16 to f32           | f32       |
+/// | all others                                         | as they are                | as always |
+/// f64 and integers are never cast. The casts are ordinary ops on the tape: a parameter stays f32
+/// and gets its gradient in f32, and a hook sees the gradient in the type of its own tensor (bf16
+/// for the result of a product). Formulas of the backward pass are not cast again, whatever scope
+/// backward() is called in.
 #pragma once
 
 #include "grapnel/tensor/tensor.h"

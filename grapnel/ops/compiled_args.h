@@ -2,12 +2,13 @@
 /// every time.
 ///
 ///   struct Scale : FunctionPreHook {
-///     Lifted factor = 1.0;                                            // read anew in every pass
+///     Lifted factor = 1.0;                                      // read anew in every pass
 ///     void compiled_args(CompiledNodeArgs& args) const override {
-///       args.declare("scale");                                        // constants would follow
-///       the name args.lift(factor);
+///       args.declare("scale");                                  // constants would follow the name
+///       args.lift(factor);
 ///     }
-///     variable_list operator()(const variable_list& grads) override { return {grads[0] * factor};
+///     variable_list operator()(const variable_list& grads) override {
+///       return {grads[0] * factor};
 ///     }
 ///   };
 ///
@@ -199,8 +200,7 @@ variable_list call_declared(const DeclaredHook& hook, const variable_list& argum
 void set_hook_audit(int64_t every);
 int64_t hook_audit();
 
-// --- the rest is templates
-// ----------------------------------------------------------------------------------------------
+// --- the rest is templates ---
 
 namespace key_detail {
 template <class T>

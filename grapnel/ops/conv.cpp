@@ -14,8 +14,7 @@ namespace grapnel {
 
 namespace {
 
-// --- raw memory
-// -------------------------------------------------------------------------------------------------------
+// --- raw memory ---
 
 /// Sizes from the shapes of x and weight.
 kernels::ConvParams params(const Shape& x, const Shape& weight, const ConvAttrs& attrs,
@@ -83,8 +82,7 @@ void compute_tiles(TiledKernel kernel, const Tensor& a, const Tensor& b, const T
   if (!dense_out) store_result(out, buffer);
 }
 
-// --- what fits
-// --------------------------------------------------------------------------------------------------------
+// --- what fits ---
 
 int64_t output_size(int64_t size, int64_t kernel, const ConvAttrs& attrs, int i) {
   return (size + 2 * attrs.padding[i] - attrs.dilation[i] * (kernel - 1) - 1) / attrs.stride[i] + 1;
@@ -166,8 +164,7 @@ bool conv2d_backward_input_in_pieces(Inputs in, const void* attrs, const Tensor&
       false);
 }
 
-// --- forward
-// ----------------------------------------------------------------------------------------------------------
+// --- forward ---
 
 void Conv2d::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Tensor &x = *in[0], &weight = *in[1], &bias = *in[2];
@@ -206,8 +203,7 @@ Samples Conv2d::samples() {
              sample_attrs())};
 }
 
-// --- gradients
-// --------------------------------------------------------------------------------------------------------
+// --- gradients ---
 
 void Conv2dBackwardInput::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Tensor &g = *in[0], &weight = *in[1];
@@ -254,8 +250,7 @@ Samples Conv2dBackwardWeight::samples() {
           sample({sample_tensor({1, 2, 4, 5}), sample_tensor({1, 4, 2, 3}, -1, 1)}, odd)};
 }
 
-// --- functions
-// --------------------------------------------------------------------------------------------------------
+// --- functions ---
 
 namespace {
 

@@ -73,8 +73,7 @@ struct Geometry {
   int64_t offset = 0;
 };
 
-// --- what the families bring
-// ----------------------------------------------------------------------------------------
+// --- what the families bring ---
 
 void infer_pointwise(const Op& op, Inputs inputs, Specs& out);
 void run_pointwise(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out);
@@ -192,6 +191,9 @@ constexpr const SaveMask* saves() {
 template <class D>
 constexpr Op make(int index) {
   static_assert(Definition<D>);
+  constexpr bool elementwise = HasScalar<D> || requires { requires D::elementwise; };
+  constexpr bool random = requires { requires D::random; };
+  constexpr bool effect = requires { requires D::effect; };
   return Op{.name = D::name,
             .family = D::family,
             .differentiable = HasGrad<D>,
@@ -206,11 +208,10 @@ constexpr Op make(int index) {
             .visit_attrs = &visit_attrs<D>,
             .read_attrs = &read_attrs<D>,
             .samples = [] { return Samples(D::samples()); },
-            .elementwise = HasScalar<D> || requires {requires D::elementwise;
+            .elementwise = elementwise,
+            .random = random,
+            .effect = effect};
 }
-, .random = requires { requires D::random; }, .effect = requires { requires D::effect; }
-};  // namespace define
-}  // namespace grapnel
 
 }  // namespace define
 
@@ -246,8 +247,7 @@ Tensor& apply_inplace(const typename D::Attrs& attrs, const Tensor& self, const 
   return apply_inplace(op_of<D>, list, &attrs);
 }
 
-// --- samples
-// --------------------------------------------------------------------------------------------------------
+// --- samples ---
 
 /// A sample of a pointwise op of one input: the values, as one vector.
 Samples sample_values(std::initializer_list<double> values);

@@ -20,7 +20,7 @@ inline Tensor converted(const Tensor& t, DType dtype) {
 }
 
 /// Memory for a result of type `dtype`: `out` itself where it is dense and of that type. Afterwards
-/// store() rounds once.
+/// store_result() rounds once.
 inline Tensor result_buffer(const Tensor& out, DType dtype) {
   return out.dtype() == dtype && out.is_contiguous()
              ? out

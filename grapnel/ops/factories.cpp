@@ -177,8 +177,7 @@ Tensor eye(int64_t rows, int64_t columns, const TensorOptions& options) {
   return finish(t, options);
 }
 
-// --- random
-// -----------------------------------------------------------------------------------------------------------------
+// --- random ---
 
 Tensor rand(IntArrayRef sizes, const TensorOptions& options) {
   return rand(sizes, std::nullopt, options);
@@ -214,8 +213,7 @@ Tensor randperm(int64_t n, std::optional<Generator> generator, const TensorOptio
                 options);
 }
 
-// --- like another tensor
-// ------------------------------------------------------------------------------------------------------
+// --- like another tensor ---
 
 Tensor empty_like(const Tensor& x, const TensorOptions& options) {
   return empty(x.sizes(), like(x, options));
@@ -242,8 +240,7 @@ Tensor randint_like(const Tensor& x, int64_t low, int64_t high, const TensorOpti
   return randint(low, high, x.sizes(), like(x, options));
 }
 
-// --- memory of the caller
-// -------------------------------------------------------------------------------------------------------
+// --- memory of the caller ---
 
 Tensor from_blob(void* data, IntArrayRef sizes, const TensorOptions& options) {
   return from_blob(data, sizes, Deleter(), options);

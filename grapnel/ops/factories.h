@@ -1,8 +1,8 @@
 /// Making tensors: from values, by rule, at random, or over memory that exists already. LibTorch's
 /// names and arguments.
 ///
-///   tensor({{1.0, 2.0}, {3.0, 4.0}})     zeros({2, 3})     randn({8}, kFloat64)     ones({2},
-///   requires_grad())
+///   tensor({{1.0, 2.0}, {3.0, 4.0}})     zeros({2, 3})
+///   ones({2}, requires_grad())           randn({8}, kFloat64)
 #pragma once
 
 #include <functional>

@@ -37,8 +37,7 @@ Tensor& call_inplace(const Tensor& a, const Scalar& b) {
 
 }  // namespace
 
-// --- one input
-// ----------------------------------------------------------------------------------------------------------
+// --- one input ---
 
 #define GRAPNEL_DEFINE(name, Def) \
   Tensor name(const Tensor& x) {  \
@@ -74,8 +73,7 @@ Tensor operator!(const Tensor& x) {
   return apply<LogicalNot>(x);
 }
 
-// --- two inputs
-// ---------------------------------------------------------------------------------------------------------
+// --- two inputs ---
 
 #define GRAPNEL_FUNCTION(name, Def, A, B) \
   Tensor name(const A& a, const B& b) {   \
@@ -156,8 +154,7 @@ GRAPNEL_FUNCTION(operator^, BitwiseXor, Tensor, Tensor)
 #undef GRAPNEL_INPLACE
 #undef GRAPNEL_COMPOUND
 
-// --- add and sub, whose second operand may be scaled
-// ------------------------------------------------------------------------
+// --- add and sub, whose second operand may be scaled ---
 
 namespace {
 

@@ -14,8 +14,7 @@
 
 namespace grapnel {
 
-// --- arithmetic
-// -------------------------------------------------------------------------------------------------------
+// --- arithmetic ---
 #define GRAPNEL_DECLARE(name, Def) Tensor name(const Tensor& x);
 GRAPNEL_UNARY_OPS(GRAPNEL_DECLARE)
 GRAPNEL_UNARY_TEST_OPS(GRAPNEL_DECLARE)
@@ -64,10 +63,11 @@ Tensor& operator/=(Tensor& a, const Scalar& b);
 GRAPNEL_DECLARE(<, lt)
 GRAPNEL_DECLARE(<=, le)
 GRAPNEL_DECLARE(>, gt)
-GRAPNEL_DECLARE(>=, ge) GRAPNEL_DECLARE(==, eq) GRAPNEL_DECLARE(!=, ne)
+GRAPNEL_DECLARE(>=, ge)
+GRAPNEL_DECLARE(==, eq)
+GRAPNEL_DECLARE(!=, ne)
 #undef GRAPNEL_DECLARE
-    Tensor
-    operator!(const Tensor& x);
+Tensor operator!(const Tensor& x);
 Tensor operator&(const Tensor& a, const Tensor& b);
 Tensor operator|(const Tensor& a, const Tensor& b);
 Tensor operator^(const Tensor& a, const Tensor& b);
@@ -94,8 +94,7 @@ Tensor bitwise_and(const Tensor& a, const Tensor& b);
 Tensor bitwise_or(const Tensor& a, const Tensor& b);
 Tensor bitwise_xor(const Tensor& a, const Tensor& b);
 
-// --- views and copies
-// ---------------------------------------------------------------------------------------------------
+// --- views and copies ---
 Tensor reshape(const Tensor& x, IntArrayRef sizes);
 Tensor flatten(const Tensor& x, int64_t start_dim = 0, int64_t end_dim = -1);
 Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1);
@@ -115,8 +114,7 @@ std::vector<Tensor> broadcast_tensors(TensorList tensors);
 Tensor clone(const Tensor& x);
 Tensor flip(const Tensor& x, IntArrayRef dims);
 
-// --- reductions
-// ---------------------------------------------------------------------------------------------------------
+// --- reductions ---
 Tensor sum(const Tensor& x, std::optional<DType> dtype = {});
 Tensor sum(const Tensor& x, IntArrayRef dims, bool keepdim = false,
            std::optional<DType> dtype = {});
@@ -157,8 +155,7 @@ Tensor cumprod(const Tensor& x, int64_t dim);
 Tensor softmax(const Tensor& x, int64_t dim);
 Tensor log_softmax(const Tensor& x, int64_t dim);
 
-// --- products and convolutions
-// --------------------------------------------------------------------------------------------
+// --- products and convolutions ---
 Tensor matmul(const Tensor& a, const Tensor& b);
 Tensor mm(const Tensor& a, const Tensor& b);
 Tensor bmm(const Tensor& a, const Tensor& b);
@@ -183,8 +180,7 @@ Tensor max_pool2d(const Tensor& x, IntArrayRef kernel_size, IntArrayRef stride =
 Tensor avg_pool2d(const Tensor& x, IntArrayRef kernel_size, IntArrayRef stride = {},
                   IntArrayRef padding = {0}, bool ceil_mode = false, bool count_include_pad = true);
 
-// --- indexing and sorting
-// ---------------------------------------------------------------------------------------------------
+// --- indexing and sorting ---
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source);
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source);
@@ -200,8 +196,7 @@ Tensor triu(const Tensor& x, int64_t diagonal = 0);
 Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_idx = -1);
 Tensor one_hot(const Tensor& indices, int64_t num_classes = -1);
 
-// --- normalisation, losses, attention
-// ------------------------------------------------------------------------------------------
+// --- normalisation, losses, attention ---
 enum class Reduce : uint8_t { none, mean, sum };
 
 Tensor layer_norm(const Tensor& x, IntArrayRef normalized_shape, const Tensor& weight = {},
@@ -224,8 +219,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                                     const Tensor& attn_mask = {}, double dropout_p = 0,
                                     bool is_causal = false, std::optional<double> scale = {});
 
-// --- comparison of whole tensors
-// -------------------------------------------------------------------------------------------------
+// --- comparison of whole tensors ---
 bool equal(const Tensor& a, const Tensor& b);
 bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
               bool equal_nan = false);

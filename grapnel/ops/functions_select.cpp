@@ -5,8 +5,7 @@
 
 namespace grapnel {
 
-// --- selection
-// ------------------------------------------------------------------------------------------------------------
+// --- selection ---
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   GRAPNEL_CALL_SITE;
@@ -66,8 +65,7 @@ Tensor& Tensor::clamp_(const std::optional<Scalar>& min, const std::optional<Sca
   return apply_inplace<Clamp>(*this, wrap_number(*min), wrap_number(*max));
 }
 
-// --- several products at once
-// -----------------------------------------------------------------------------------------------
+// --- several products at once ---
 
 Tensor lerp(const Tensor& start, const Tensor& end, const Tensor& weight) {
   GRAPNEL_CALL_SITE;
@@ -103,8 +101,7 @@ GRAPNEL_DEFINE(addcmul, Addcmul)
 GRAPNEL_DEFINE(addcdiv, Addcdiv)
 #undef GRAPNEL_DEFINE
 
-// --- activations
-// ------------------------------------------------------------------------------------------------------------
+// --- activations ---
 
 Tensor relu_backward(const Tensor& g, const Tensor& y) { return apply<ReluBackward>(g, y); }
 

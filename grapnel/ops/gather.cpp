@@ -158,8 +158,7 @@ Samples ScatterAdd::samples() {
   return {sample({sample_tensor({3, 3}), repeated_index(), sample_tensor({2, 3}, 1, 2)}, Attrs{1})};
 }
 
-// --- as the user calls them
-// -----------------------------------------------------------------------------------------
+// --- as the user calls them ---
 
 namespace {
 DimAttrs along(const Tensor& x, int64_t dim, const char* op) {

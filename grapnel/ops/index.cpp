@@ -27,8 +27,7 @@ Tensor vector_of(const Tensor& index, const char* op) {
   return index.dim() == 0 ? index.reshape({1}) : index;
 }
 
-// --- x.index({...})
-// -------------------------------------------------------------------------------------------------
+// --- x.index({...}) ---
 
 /// A view of x, and index tensors or masks for some of its dimensions.
 struct Selection {
@@ -185,8 +184,7 @@ Tensor& Tensor::index_put_(const std::vector<TensorIndex>& indices, const Scalar
   return index_put_(indices, scalar_tensor(value, dtype()));
 }
 
-// --- rows along one dimension
-// ---------------------------------------------------------------------------------------
+// --- rows along one dimension ---
 
 Tensor Tensor::index_select(int64_t dim, const Tensor& index) const {
   GRAPNEL_CALL_SITE;
@@ -249,8 +247,7 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_id
   return apply<Embedding>({{0}, padding_idx}, weight, indices);
 }
 
-// --- masks and positions
-// --------------------------------------------------------------------------------------------
+// --- masks and positions ---
 
 Tensor Tensor::masked_select(const Tensor& mask) const {
   GRAPNEL_CALL_SITE;

@@ -8,8 +8,7 @@
 
 namespace grapnel {
 
-// --- raw memory
-// -----------------------------------------------------------------------------------------------------
+// --- raw memory ---
 /// Sets every byte of a fresh, contiguous tensor to zero.
 void raw_zero(const Tensor& fresh);
 /// `source`, copied when writing to `target` could change it.
@@ -53,9 +52,9 @@ void raw_widened(const Tensor& out, Fn&& fn) {
   copy_elements(out, wide);
 }
 
-// --- views by memory layout
-// ----------------------------------------------------------------------------------------- `base`
-// is where a tensor lies in its storage and `view` where a view of it lies in the same storage.
+// --- views by memory layout ---
+// `base` is where a tensor lies in its storage and `view` where a view of it lies in the same
+// storage.
 
 inline Geometry geometry_of(const Tensor& t) {
   return {t.impl().sizes, t.impl().strides, t.impl().offset};
@@ -71,8 +70,7 @@ Tensor as_strided_scatter(const Tensor& base, const Tensor& source, const Geomet
 /// A copy of the elements of `view`, read from a tensor of base's shape that may lie anywhere.
 Tensor as_strided_copy(const Tensor& x, const Geometry& base, const Geometry& view);
 
-// --- index tensors
-// --------------------------------------------------------------------------------------------------
+// --- index tensors ---
 /// Fails unless `index` holds i64 or i32.
 void check_index_type(const Tensor& index, std::string_view op);
 /// Fails at the first element of `index`, contiguous i64, outside [0, size).

@@ -12,8 +12,7 @@ namespace grapnel {
 
 namespace {
 
-// --- the product on raw memory
-// --------------------------------------------------------------------------------------------
+// --- the product on raw memory ---
 
 /// An operand as matrices in a batch. A vector is one row on the left and one column on the right.
 struct Matrices {
@@ -160,8 +159,7 @@ Tensor stacked(const Tensor& t) {
   return t.reshape({rows, t.size(-1)});
 }
 
-// --- gradients
-// ------------------------------------------------------------------------------------------------------------
+// --- gradients ---
 
 /// The gradient of a product, with the dimensions that vectors left out.
 Tensor matrix_gradient(Tensor g, int a_rank, int b_rank) {
@@ -229,8 +227,7 @@ bool matmul_in_pieces(const Tensor& a, const Tensor& b, const Tensor& out) {
   return once;
 }
 
-// --- matmul
-// ---------------------------------------------------------------------------------------------------------------
+// --- matmul ---
 
 void MatMul::infer(Inputs in, const Attrs&, Specs& out) {
   const Tensor &a = *in[0], &b = *in[1];
@@ -273,8 +270,7 @@ Samples MatMul::samples() {
   return samples;
 }
 
-// --- addmm
-// ----------------------------------------------------------------------------------------------------------------
+// --- addmm ---
 
 void Addmm::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Tensor &x = *in[0], &a = *in[1], &b = *in[2];

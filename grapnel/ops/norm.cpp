@@ -65,8 +65,7 @@ void for_row_pieces(int64_t rows, int64_t n, int64_t size, const Fn& fn) {
 
 }  // namespace
 
-// --- layer norm
-// -------------------------------------------------------------------------------------------------------
+// --- layer norm ---
 
 void LayerNorm::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Tensor& x = *in[0];
@@ -209,8 +208,7 @@ Tensor layer_norm(const Tensor& x, IntArrayRef normalized_shape, const Tensor& w
   return apply_all<LayerNorm>({.dims = dims, .eps = eps}, x, weight, bias)[0];
 }
 
-// --- batch norm
-// -------------------------------------------------------------------------------------------------------
+// --- batch norm ---
 
 namespace {
 

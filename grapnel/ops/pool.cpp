@@ -106,8 +106,7 @@ PoolAttrs sample_attrs() {
 
 }  // namespace
 
-// --- max
-// --------------------------------------------------------------------------------------------------------------
+// --- max ---
 
 void MaxPool2d::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Shape sizes = pooled_shape(*in[0], attrs, name);
@@ -149,8 +148,7 @@ Samples MaxPool2dBackward::samples() {
   return {sample({sample_tensor({1, 2, 1, 1}), index}, attrs)};
 }
 
-// --- average
-// ----------------------------------------------------------------------------------------------------------
+// --- average ---
 
 void AvgPool2d::infer(Inputs in, const Attrs& attrs, Specs& out) {
   out.push_back({pooled_shape(*in[0], attrs, name), in[0]->dtype()});
@@ -186,8 +184,7 @@ Samples AvgPool2dBackward::samples() {
   return {sample({sample_tensor({1, 2, 3, 4})}, attrs)};
 }
 
-// --- functions
-// --------------------------------------------------------------------------------------------------------
+// --- functions ---
 
 namespace {
 

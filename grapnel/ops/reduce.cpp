@@ -85,8 +85,7 @@ Tensor log_sum_exp(const Tensor& x, IntArrayRef dims, bool keepdim) {
 
 }  // namespace
 
-// --- sums and means
-// -----------------------------------------------------------------------------------------------------
+// --- sums and means ---
 
 Tensor sum(const Tensor& x, std::optional<DType> dtype) {
   GRAPNEL_CALL_SITE;
@@ -156,8 +155,7 @@ Tensor Tensor::sum_to_size(IntArrayRef sizes) const {
   return missing == 0 || only_leading ? reduced : reduced.view(sizes);
 }
 
-// --- extremes, any and all
-// ----------------------------------------------------------------------------------------------
+// --- extremes, any and all ---
 
 Tensor amax(const Tensor& x, IntArrayRef dims, bool keepdim) {
   GRAPNEL_CALL_SITE;
@@ -225,8 +223,7 @@ Tensor Tensor::all(int64_t dim, bool keepdim) const {
   return reduce<All>(*this, dim, keepdim);
 }
 
-// --- spread, size and smooth maximum
-// ------------------------------------------------------------------------------------
+// --- spread, size and smooth maximum ---
 
 Tensor var(const Tensor& x, IntArrayRef dims, bool unbiased, bool keepdim) {
   GRAPNEL_CALL_SITE;

@@ -178,8 +178,7 @@ void Argmin::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
   extremes<false>(*in[0], {}, out[0], static_cast<int>(a.dim));
 }
 
-// --- as the user calls them
-// -----------------------------------------------------------------------------------------
+// --- as the user calls them ---
 
 namespace {
 

@@ -23,8 +23,7 @@ void check_has_dims(const Tensor& x, const char* op) {
   }
 }  // namespace
 
-// --- shape
-// ----------------------------------------------------------------------------------------------------------
+// --- shape ---
 
 Tensor Tensor::view(IntArrayRef sizes) const {
   GRAPNEL_CALL_SITE;
@@ -152,8 +151,7 @@ Tensor Tensor::unsqueeze(int64_t dim) const {
   return apply<Unsqueeze>({dim < 0 ? dim + last + 1 : dim}, *this);
 }
 
-// --- parts
-// ----------------------------------------------------------------------------------------------------------
+// --- parts ---
 
 Tensor Tensor::slice(int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end,
                      int64_t step) const {
@@ -203,8 +201,7 @@ Tensor Tensor::diagonal(int64_t offset, int64_t dim1, int64_t dim2) const {
   return apply<Diagonal>({offset, d1, d2}, *this);
 }
 
-// --- several at once
-// ------------------------------------------------------------------------------------------------
+// --- several at once ---
 
 namespace {
 template <class D>
@@ -263,8 +260,7 @@ std::vector<Tensor> Tensor::chunk(int64_t chunks, int64_t dim) const {
   return split((size + chunks - 1) / chunks, dim);
 }
 
-// --- free functions
-// -------------------------------------------------------------------------------------------------
+// --- free functions ---
 
 GRAPNEL_METHOD_TOO(reshape, (const Tensor& x, IntArrayRef sizes), sizes)
 GRAPNEL_METHOD_TOO(flatten, (const Tensor& x, int64_t start_dim, int64_t end_dim), start_dim,

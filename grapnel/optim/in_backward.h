@@ -12,7 +12,6 @@
 #pragma once
 
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "grapnel/optim/optimizer.h"

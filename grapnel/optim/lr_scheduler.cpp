@@ -60,8 +60,7 @@ void LRScheduler::load_state_dict(const State& state) {
   set(epoch_);
 }
 
-// --- one function each
-// --------------------------------------------------------------------------------------------------------
+// --- one function each ---
 
 StepLR::StepLR(Optimizer& optimizer, int64_t step_size, double gamma)
     : LRScheduler(optimizer), step_size_(step_size), gamma_(gamma) {
@@ -107,8 +106,7 @@ double CosineAnnealingLR::rate(size_t, double base, int64_t epoch) const {
   return eta_min_ + (base - eta_min_) * (1 + std::cos(std::numbers::pi * share(epoch, T_max_))) / 2;
 }
 
-// --- one cycle
-// ------------------------------------------------------------------------------------------------------------------
+// --- one cycle ---
 
 OneCycleLR::OneCycleLR(Optimizer& optimizer, double max_lr, int64_t total_steps,
                        const OneCycleOptions& options)
@@ -152,8 +150,7 @@ void OneCycleLR::set(int64_t epoch) {
   }
 }
 
-// --- one after the other
-// --------------------------------------------------------------------------------------------------------
+// --- one after the other ---
 
 SequentialLR::SequentialLR(Optimizer& optimizer,
                            std::vector<std::shared_ptr<LRScheduler>> schedulers,
@@ -180,8 +177,7 @@ double SequentialLR::rate(size_t group, double base, int64_t epoch) const {
   return schedulers_[i]->rate(group, base, i == 0 ? epoch : epoch - milestones_[i - 1]);
 }
 
-// --- plateau
-// --------------------------------------------------------------------------------------------------------------------
+// --- plateau ---
 
 ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, const PlateauOptions& options)
     : optimizer_(optimizer),

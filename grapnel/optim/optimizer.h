@@ -6,8 +6,10 @@
 ///
 /// step_param(p) steps a single parameter, which is what an optimiser inside backward needs:
 ///
-///   p.register_post_accumulate_grad_hook([&](const Tensor& leaf) { opt.step_param(leaf);
-///   leaf.reset_grad(); });
+///   p.register_post_accumulate_grad_hook([&](const Tensor& leaf) {
+///     opt.step_param(leaf);
+///     leaf.reset_grad();
+///   });
 ///
 /// A new optimiser derives from OptimizerOf<Options, State> in optimizer_of.h and writes one
 /// function: the update of a parameter.

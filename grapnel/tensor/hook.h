@@ -26,19 +26,16 @@ class TensorHook;
 class PostAccumulateGradHook;
 using variable_list = std::vector<Tensor>;
 
-/// | kind            | fires                                  | is given                        |
-/// may replace it |
-/// |-----------------|----------------------------------------|---------------------------------|----------------|
-/// | tensor          | a tensor's gradient is complete        | that gradient                   |
-/// yes            | | retain_grad     | after all tensor hooks                 | the hooked
-/// gradient             | no             | | capture         | after retain_grad, in `grad()` | the
-/// hooked gradient             | no             | | node_pre        | before a node runs |
-/// gradients of its outputs        | yes            | | unpack          | a node reads a saved
-/// tensor            | what `pack` returned            | yes            | | post_accumulate | a
-/// leaf's `grad` was updated            | the leaf                        | no             | |
-/// node_post       | after a node ran                       | gradients of inputs and outputs | yes
-/// | | end_of_pass     | after the last node of the pass        | nothing                         |
-/// no             |
+/// | kind            | fires                       | is given                     | may replace |
+/// |-----------------|-----------------------------|------------------------------|-------------|
+/// | tensor          | a gradient is complete      | that gradient                | yes         |
+/// | retain_grad     | after all tensor hooks      | the hooked gradient          | no          |
+/// | capture         | after that, in `grad()`     | the hooked gradient          | no          |
+/// | node_pre        | before a node runs          | gradients of its outputs     | yes         |
+/// | unpack          | a saved tensor is read      | what `pack` returned         | yes         |
+/// | post_accumulate | a leaf's `grad` was updated | the leaf                     | no          |
+/// | node_post       | after a node ran            | gradients of inputs, outputs | yes         |
+/// | end_of_pass     | after the pass's last node  | nothing                      | no          |
 ///
 /// Modules have kinds of their own, which fire around calls of forward, the backward pass of a
 /// call, and saving and loading.

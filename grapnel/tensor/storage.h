@@ -64,8 +64,7 @@ class Storage {
   void set_version(uint32_t version) { version_.store(version, std::memory_order_relaxed); }
   uint32_t use_count() const { return refs_.use_count(); }
 
-  // --- Note [Pending storage]
-  // ---------------------------------------------------------------------------------------
+  // --- Note [Pending storage] ---
   PendingOwner* pending() const { return pending_; }
   uint32_t pending_slot() const { return slot_; }
   void set_pending(PendingOwner* owner, uint32_t slot) {

@@ -38,8 +38,7 @@ class Tensor {
   Tensor() = default;
   explicit Tensor(IntrusivePtr<TensorImpl> impl) : impl_(std::move(impl)) {}
 
-  // --- What it is
-  // -------------------------------------------------------------------------------------------------
+  // --- What it is ---
   bool defined() const { return static_cast<bool>(impl_); }
   explicit operator bool() const = delete;
   int64_t dim() const { return impl().sizes.size(); }
@@ -67,8 +66,7 @@ class Tensor {
   size_t use_count() const { return impl_ ? impl_->refs.use_count() : 0; }
   void reset() { impl_.reset(); }
 
-  // --- Its values
-  // -------------------------------------------------------------------------------------------------
+  // --- Its values ---
   /// Raw memory of the first element. The caller vouches for bounds; writes through it are not seen
   /// by autograd.
   void* data_ptr() const;
@@ -93,8 +91,7 @@ class Tensor {
   /// Readable text with values, shape and type.
   std::string str() const;
 
-  // --- Views and copies (ops/view.cpp)
-  // -----------------------------------------------------------------------------
+  // --- Views and copies (ops/view.cpp) ---
   Tensor view(IntArrayRef sizes) const;
   Tensor view_as(const Tensor& other) const { return view(other.shape()); }
   Tensor reshape(IntArrayRef sizes) const;
@@ -139,8 +136,7 @@ class Tensor {
   Tensor flip(IntArrayRef dims) const;
   Tensor roll(int64_t shift, int64_t dim) const;
 
-  // --- Pointwise (ops/functions.cpp)
-  // -------------------------------------------------------------------------------
+  // --- Pointwise (ops/functions.cpp) ---
 #define GRAPNEL_DECLARE(name, Def) \
   Tensor name() const;             \
   Tensor& name##_() const;
@@ -197,8 +193,7 @@ class Tensor {
   Tensor& bernoulli_(double p = 0.5) const;
   Tensor& exponential_(double lambda = 1) const;
 
-  // --- Reductions (ops/reduce.cpp)
-  // ---------------------------------------------------------------------------------
+  // --- Reductions (ops/reduce.cpp) ---
   Tensor sum(std::optional<DType> dtype = {}) const;
   Tensor sum(IntArrayRef dims, bool keepdim = false, std::optional<DType> dtype = {}) const;
   Tensor mean(std::optional<DType> dtype = {}) const;
@@ -238,8 +233,7 @@ class Tensor {
   Tensor log_softmax(int64_t dim) const;
   Tensor sum_to_size(IntArrayRef sizes) const;
 
-  // --- Products, indexing, sorting
-  // ---------------------------------------------------------------------------------
+  // --- Products, indexing, sorting ---
   Tensor matmul(const Tensor& other) const;
   Tensor mm(const Tensor& other) const;
   Tensor bmm(const Tensor& other) const;
@@ -266,8 +260,7 @@ class Tensor {
   Tensor tril(int64_t diagonal = 0) const;
   Tensor triu(int64_t diagonal = 0) const;
 
-  // --- Gradients (autograd/)
-  // ---------------------------------------------------------------------------------------
+  // --- Gradients (autograd/) ---
   bool requires_grad() const;
   /// Only for leaves; throws for results of recorded ops.
   Tensor& set_requires_grad(bool requires_grad = true) const;
@@ -315,8 +308,7 @@ class Tensor {
   HookHandle register_post_accumulate_grad_hook(F&& hook, HookOptions options = {}) const;
   void remove_hook(const HookHandle& handle) const;
 
-  // --- For the library
-  // ---------------------------------------------------------------------------------------------
+  // --- For the library ---
   TensorImpl& impl() const {
     if (!impl_) [[unlikely]]
       undefined();

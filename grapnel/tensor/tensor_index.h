@@ -1,8 +1,7 @@
 /// What stands between the brackets of x.index({...}), as in LibTorch:
 ///
 ///   using namespace grapnel::indexing;
-///   x.index({0, Slice(1, None, 2), Ellipsis, None, mask})    // Python's x[0, 1::2, ..., None,
-///   mask]
+///   x.index({0, Slice(1, None, 2), Ellipsis, None, mask})  // Python's x[0, 1::2, ..., None, mask]
 #pragma once
 
 #include <concepts>

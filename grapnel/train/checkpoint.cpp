@@ -14,8 +14,7 @@ namespace grapnel {
 
 namespace {
 
-// --- modules
-// ------------------------------------------------------------------------------------------------------------------
+// --- modules ---
 
 void write_module(io::Archive& out, nn::Module& module) {
   const nn::StateDict state = module.state_dict();
@@ -27,8 +26,7 @@ void read_module(const io::Archive& in, nn::Module& module) {
   module.load_state_dict(state);
 }
 
-// --- optimisers
-// -----------------------------------------------------------------------------------------------------------------
+// --- optimisers ---
 
 std::string kind_of(const optim::Optimizer& optimizer) {
   const auto& type = typeid(optimizer);
@@ -101,8 +99,7 @@ void read_optimizer(const io::Archive& in, optim::Optimizer& optimizer) {
   optimizer.load_state_dict(dict);
 }
 
-// --- tensors
-// ----------------------------------------------------------------------------------------------------------------------
+// --- tensors ---
 
 void read_tensor(const io::Archive& in, Tensor& tensor) {
   const Tensor saved = in.tensor("value");
@@ -188,8 +185,7 @@ bool Checkpoint::resume(const std::filesystem::path& path) {
   return true;
 }
 
-// --- single things
-// ----------------------------------------------------------------------------------------------------------------
+// --- single things ---
 
 void save(nn::Module& module, const std::filesystem::path& path) {
   io::Archive out;

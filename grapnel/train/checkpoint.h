@@ -2,10 +2,10 @@
 /// always whole.
 ///
 ///   Checkpoint state;
-///   state.add("model", *net).add("optimizer", opt).add("schedule", schedule).add("random",
-///   default_generator()).add("step", step); state.resume("last.safetensors"); // false when there
-///   is no such file yet for (; step < 1000; ++step) { ...; if (step % 100 == 0)
-///   state.save("last.safetensors"); }
+///   state.add("model", *net).add("optimizer", opt).add("schedule", schedule);
+///   state.add("random", default_generator()).add("step", step);
+///   state.resume("last.safetensors");                    // false when there is no such file yet
+///   for (; step < 1000; ++step) { ...; if (step % 100 == 0) state.save("last.safetensors"); }
 ///
 /// The file is safetensors, so Python reads the weights:
 /// `safetensors.torch.load_file("last.safetensors")["model.fc.weight"]`. Saving is atomic (Note

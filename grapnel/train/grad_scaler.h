@@ -4,8 +4,9 @@
 ///   GradScaler scaler;
 ///   { Autocast scope(kFloat16); loss = ...; }
 ///   scaler.scale(loss).backward();
-///   scaler.unscale_(opt);                                        // only if gradients are clipped
-///   or looked at nn::utils::clip_grad_norm_(net->parameters(), 1.0); scaler.step(opt);
+///   scaler.unscale_(opt);                            // only if gradients are clipped or looked at
+///   nn::utils::clip_grad_norm_(net->parameters(), 1.0);
+///   scaler.step(opt);
 ///   scaler.update();
 ///
 /// Hooks during backward see gradients times get_scale(): divide by it to compare with a limit.

@@ -79,8 +79,7 @@ class HookProgram {
   uint64_t pick(uint64_t n) { return draw() % n; }
   bool chance(uint64_t one_in) { return pick(one_in) == 0; }
 
-  // --- the log
-  // ----------------------------------------------------------------------------------------------------------
+  // --- the log ---
 
   static HookEvent event(std::string what, const variable_list& values, bool copy) {
     NoGradGuard no_grad;
@@ -97,8 +96,7 @@ class HookProgram {
   }
   bool is_long() const { return passes_.back().events.size() > 300; }
 
-  // --- graphs
-  // -----------------------------------------------------------------------------------------------------------
+  // --- graphs ---
 
   void make_leaves() {
     // Made here and not where hooks are registered: what a step that fails has recorded is never
@@ -218,8 +216,7 @@ class HookProgram {
     return total;
   }
 
-  // --- hooks
-  // --------------------------------------------------------------------------------------------------------------
+  // --- hooks ---
 
   void add_hook(const Tensor& t) {
     if (hooks_.size() > 60) return;
@@ -398,8 +395,7 @@ class HookProgram {
     }
   }
 
-  // --- passes
-  // -----------------------------------------------------------------------------------------------------------------
+  // --- passes ---
 
   Plan make_plan() { return {pick(7), draw(), draw(), chance(3), chance(2)}; }
 

@@ -57,8 +57,7 @@ class Machine {
   static constexpr int64_t kElements = 256;
   static constexpr int kFirings = 400;
 
-  // --- tensors
-  // --------------------------------------------------------------------------------------------------------
+  // --- tensors ---
   const Tensor& pick(size_t number) const { return pool[number % pool.size()]; }
   const Tensor& pick() { return pick(in.byte()); }
   void keep(Tensor t) {
@@ -91,8 +90,7 @@ class Machine {
     keep(t);
   }
 
-  // --- the log
-  // --------------------------------------------------------------------------------------------------------
+  // --- the log ---
   const std::vector<uint64_t>& log() const { return log_; }
   void note(uint64_t event) { log_.push_back(event); }
   /// The values of a tensor, up to the payload of NaNs.

@@ -25,16 +25,15 @@ using D = Num<double, IsaBaseline>;
       return grapnel::f(x);                                                                 \
     }                                                                                       \
     static int exact(mpfr_ptr y, mpfr_srcptr x, mpfr_rnd_t r) { return mpfr_##f(y, x, r); } \
-  };
-FUNCTION(exp)
-FUNCTION(exp2)
-FUNCTION(expm1)
-FUNCTION(log) FUNCTION(log2) FUNCTION(log10) FUNCTION(log1p) FUNCTION(sinh) FUNCTION(cosh)
-    FUNCTION(tanh) FUNCTION(erf) FUNCTION(erfc)
+  }
+// clang-format off
+FUNCTION(exp); FUNCTION(exp2); FUNCTION(expm1); FUNCTION(log); FUNCTION(log2); FUNCTION(log10);
+FUNCTION(log1p); FUNCTION(sinh); FUNCTION(cosh); FUNCTION(tanh); FUNCTION(erf); FUNCTION(erfc);
+// clang-format on
 #undef FUNCTION
 
-        template <class Visit>
-        void for_each_function(Visit visit) {
+template <class Visit>
+void for_each_function(Visit visit) {
   const auto all = [&]<class... Fn>() { (visit(Fn{}), ...); };
   all.template operator()<Fn_exp, Fn_exp2, Fn_expm1, Fn_log, Fn_log2, Fn_log10, Fn_log1p, Fn_sinh,
                           Fn_cosh, Fn_tanh, Fn_erf, Fn_erfc>();
@@ -52,58 +51,14 @@ const std::map<std::string, Bound> bounds = {
 };
 
 /// Where range reductions switch, results over- or underflow, and branches meet.
-const std::vector<double> turning_points = {0.17328679513998633,
-                                            0.34657359027997264,
-                                            1.0397207708399179,
-                                            0.41421356237309503,
-                                            1.0,
-                                            2.0,
-                                            4.0,
-                                            5.9,
-                                            6.0,
-                                            8.66,
-                                            9.0,
-                                            9.19,
-                                            10.0,
-                                            10.05,
-                                            10.2,
-                                            17.3,
-                                            18.7,
-                                            19.06,
-                                            20.0,
-                                            26.54,
-                                            27.22,
-                                            28.0,
-                                            36.7,
-                                            40.0,
-                                            64.0,
-                                            87.33,
-                                            88.02,
-                                            88.37,
-                                            88.722839,
-                                            89.0,
-                                            89.415985,
-                                            89.5,
-                                            103.278929,
-                                            103.97208,
-                                            104.0,
-                                            126.0,
-                                            127.5,
-                                            149.0,
-                                            150.0,
-                                            354.9,
-                                            708.396,
-                                            709.782712893384,
-                                            710.0,
-                                            710.4758600739439,
-                                            710.5,
-                                            744.4400719213812,
-                                            745.1332191019411,
-                                            746.0,
-                                            1022.0,
-                                            1023.5,
-                                            1074.0,
-                                            1075.0};
+// clang-format off
+const std::vector<double> turning_points = {
+    0.17328679513998633, 0.34657359027997264, 1.0397207708399179, 0.41421356237309503, 1.0, 2.0,
+    4.0, 5.9, 6.0, 8.66, 9.0, 9.19, 10.0, 10.05, 10.2, 17.3, 18.7, 19.06, 20.0, 26.54, 27.22, 28.0,
+    36.7, 40.0, 64.0, 87.33, 88.02, 88.37, 88.722839, 89.0, 89.415985, 89.5, 103.278929, 103.97208,
+    104.0, 126.0, 127.5, 149.0, 150.0, 354.9, 708.396, 709.782712893384, 710.0, 710.4758600739439,
+    710.5, 744.4400719213812, 745.1332191019411, 746.0, 1022.0, 1023.5, 1074.0, 1075.0};
+// clang-format on
 
 template <class T>
 std::uint64_t pattern(T x) {

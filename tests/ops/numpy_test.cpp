@@ -37,27 +37,25 @@ double distance(double a, double b) {
 std::map<std::string_view, Ours> our_functions() {
   std::map<std::string_view, Ours> ours;
 #define UNARY(name, ulps) \
-  ours[#name] = {[](const std::vector<Tensor>& in) { return name(in[0]); }, ulps};
+  ours[#name] = {[](const std::vector<Tensor>& in) { return name(in[0]); }, ulps}
 #define BINARY(name, ulps) \
-  ours[#name] = {[](const std::vector<Tensor>& in) { return name(in[0], in[1]); }, ulps};
-  UNARY(exp, 2)
-  UNARY(exp2, 2)
-  UNARY(expm1, 2)
-  UNARY(log, 2) UNARY(log2, 2) UNARY(log10, 2) UNARY(log1p, 2) UNARY(sqrt, 0) UNARY(sin, 2)
-      UNARY(cos, 2) UNARY(tan, 2) UNARY(asin, 2) UNARY(acos, 2) UNARY(atan, 2) UNARY(sinh, 3)
-          UNARY(cosh, 3) UNARY(tanh, 3) UNARY(erf, 3) UNARY(erfc, 4) UNARY(sigmoid, 4)
-              UNARY(reciprocal, 0) UNARY(square, 0) UNARY(abs, 0) UNARY(sign, 0) UNARY(floor, 0)
-                  UNARY(ceil, 0) UNARY(trunc, 0) UNARY(round, 0) UNARY(isnan, 0) UNARY(isinf, 0)
-                      UNARY(isfinite, 0) UNARY(logical_not, 0) BINARY(pow, 2) BINARY(atan2, 2)
-                          BINARY(maximum, 0) BINARY(minimum, 0) BINARY(fmod, 0)
-                              BINARY(floor_divide, 0) BINARY(remainder, 0) BINARY(add, 0)
-                                  BINARY(div, 0) BINARY(mul, 0) BINARY(eq, 0) BINARY(lt, 0)
-                                      BINARY(ge, 0) BINARY(bitwise_and, 0) BINARY(bitwise_xor, 0)
-      // Sums are rounded in another order than NumPy's.
-      UNARY(sum, 16) UNARY(prod, 32) BINARY(matmul, 64) BINARY(outer, 0) UNARY(tril, 0)
+  ours[#name] = {[](const std::vector<Tensor>& in) { return name(in[0], in[1]); }, ulps}
+  // clang-format off
+  UNARY(exp, 2); UNARY(exp2, 2); UNARY(expm1, 2); UNARY(log, 2); UNARY(log2, 2); UNARY(log10, 2);
+  UNARY(log1p, 2); UNARY(sqrt, 0); UNARY(sin, 2); UNARY(cos, 2); UNARY(tan, 2); UNARY(asin, 2);
+  UNARY(acos, 2); UNARY(atan, 2); UNARY(sinh, 3); UNARY(cosh, 3); UNARY(tanh, 3); UNARY(erf, 3);
+  UNARY(erfc, 4); UNARY(sigmoid, 4); UNARY(reciprocal, 0); UNARY(square, 0); UNARY(abs, 0);
+  UNARY(sign, 0); UNARY(floor, 0); UNARY(ceil, 0); UNARY(trunc, 0); UNARY(round, 0);
+  UNARY(isnan, 0); UNARY(isinf, 0); UNARY(isfinite, 0); UNARY(logical_not, 0);
+  BINARY(pow, 2); BINARY(atan2, 2); BINARY(maximum, 0); BINARY(minimum, 0); BINARY(fmod, 0);
+  BINARY(floor_divide, 0); BINARY(remainder, 0); BINARY(add, 0); BINARY(div, 0); BINARY(mul, 0);
+  BINARY(eq, 0); BINARY(lt, 0); BINARY(ge, 0); BINARY(bitwise_and, 0); BINARY(bitwise_xor, 0);
+  // Sums are rounded in another order than NumPy's.
+  UNARY(sum, 16); UNARY(prod, 32); BINARY(matmul, 64); BINARY(outer, 0); UNARY(tril, 0);
+  // clang-format on
 #undef UNARY
 #undef BINARY
-          ours["std"] = {[](const std::vector<Tensor>& in) { return in[0].std(); }, 16};
+  ours["std"] = {[](const std::vector<Tensor>& in) { return in[0].std(); }, 16};
   ours["flip"] = {[](const std::vector<Tensor>& in) { return flip(in[0], {1}); }};
   ours["einsum ij,jk->ki"] = {[](const std::vector<Tensor>& in) { return einsum("ij,jk->ki", in); },
                               64};

@@ -1,7 +1,8 @@
 /// How far a function is from the true value, in units in the last place, with MPFR as the judge.
 ///
-///     const UlpReport r = sweep_f32([](float x) { return ...; }, mpfr_exp, [](double x) { return
-///     std::exp(x); }); CHECK_MESSAGE(r.worst <= 1.5, r);
+///     const UlpReport r = sweep_f32([](float x) { return ...; }, mpfr_exp,
+///                                   [](double x) { return std::exp(x); });
+///     CHECK_MESSAGE(r.worst <= 1.5, r);
 ///
 /// A float sweep is screened by a double precision function (the C library's or our own, if it has
 /// been swept), some 2^28 times finer than a float; every new worst is measured with MPFR, and so

@@ -19,7 +19,8 @@ enum class Operation : uint8_t {
   add, sub, mul, div, neg, abs, sqrt, fma, fmod, floor, ceil, trunc, round_even,  // arithmetic
   bit_and, bit_or, bit_xor, shift_left, shift_right, shift_right_logical,         // integers
   lt, gt, le, ge, eq, ne, mask_and, mask_or, mask_xor, mask_not, select,          // masks
-  bits, from_bits, to_i32, to_i64, to_f32, to_f64,                                // the same bits; the nearest value
+  bits, from_bits,                                                                // the same bits
+  to_i32, to_i64, to_f32, to_f64,                                                 // nearest values
 };
 // clang-format on
 

@@ -29,8 +29,7 @@ namespace {
 /// time.
 constexpr int64_t kPieceBytes = 256 * 1024;
 
-// --- 16-bit arithmetic, which MPI does not have
-// -----------------------------------------------------------------------------------
+// --- 16-bit arithmetic, which MPI does not have ---
 
 // Sums are what training sends; made for several instruction sets, they keep up with memory.
 #define GRAPNEL_EACH_ISA [[gnu::target_clones("arch=skylake-avx512", "arch=haswell", "default")]]
@@ -122,8 +121,7 @@ void show_to_plugins() {
     dlopen(info.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
 }
 
-// --- the transport
-// ------------------------------------------------------------------------------------------------------------------
+// --- the transport ---
 
 constexpr int kNoteSize = 1024;
 

@@ -10,8 +10,7 @@
 
 namespace grapnel {
 
-// --- one position per element
-// ---------------------------------------------------------------------------------------
+// --- one position per element ---
 
 /// y[i][j] = x[index[i][j]][j] for dim 0, and so on.
 struct Gather : Call<2> {
@@ -72,8 +71,7 @@ struct ScatterAdd : Call<3> {
   static Samples samples();
 };
 
-// --- one position per row
-// -------------------------------------------------------------------------------------------
+// --- one position per row ---
 
 /// `dims`: the dimensions that positions count through, ascending. `skip`: a position whose
 /// gradient is dropped, or -1.
@@ -152,8 +150,7 @@ struct IndexAdd : IndexPut {
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out) { write(in, a, out[0], name); }
 };
 
-// --- positions
-// ------------------------------------------------------------------------------------------------------
+// --- positions ---
 
 /// One number from an index per dimension: the inputs broadcast, negative ones count from the end
 /// of their dimension.
@@ -204,8 +201,7 @@ struct OneHot : Call<1> {
   static Samples samples();
 };
 
-// --- triangles
-// ------------------------------------------------------------------------------------------------------
+// --- triangles ---
 
 struct TriangleAttrs {
   int64_t diagonal = 0;

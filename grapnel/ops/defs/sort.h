@@ -100,8 +100,7 @@ struct Argmin : Argmax {
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
 };
 
-// --- running ops
-// ----------------------------------------------------------------------------------------------------
+// --- running ops ---
 
 /// Forwards: y[i] = x[0] + ... + x[i]. Backwards: y[i] = x[i] + ... + x[n-1]. Each is the other's
 /// gradient.

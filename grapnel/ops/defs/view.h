@@ -92,8 +92,7 @@ struct Unsqueeze : View {
   }
 };
 
-// --- views of a part
-// ------------------------------------------------------------------------------------------------
+// --- views of a part ---
 
 /// Zeros in the shape of the viewed tensor, with the gradient where the view V lies.
 template <class V>
@@ -191,8 +190,7 @@ struct Diagonal : PartView<Diagonal> {
   }
 };
 
-// --- several views at once
-// ------------------------------------------------------------------------------------------
+// --- several views at once ---
 
 /// One view per index of `dim`. Outputs without a gradient count as zero.
 struct Unbind : View {
@@ -238,8 +236,7 @@ struct SplitWithSizes : View {
   static Samples samples() { return {sample({sample_tensor({2, 6})}, Attrs{1, {1, 3, 2}})}; }
 };
 
-// --- views by memory layout
-// -----------------------------------------------------------------------------------------
+// --- views by memory layout ---
 
 struct StridedAttrs {
   Geometry base, view;

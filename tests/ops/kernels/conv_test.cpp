@@ -152,21 +152,14 @@ std::vector<ConvParams> some_convolutions() {
       {.n = 5, .c = 20, .h = 6, .w = 6, .o = 33, .kh = 1, .kw = 1},
       {.n = 3, .c = 2, .h = 7, .w = 40, .o = 3, .kh = 7, .kw = 1, .pad = {3, 0}},
       {.n = 2, .c = 3, .h = 4, .w = 4, .o = 4, .kh = 3, .kw = 3, .pad = {4, 4}},
-      {.n = 37, .c = 16, .h = 14, .w = 14, .o = 32, .kh = 3, .kw = 3, .pad = {1, 1}},  // an odd
-                                                                                       // last run
-                                                                                       // of images
-      {.n = 1,
-       .c = 100,
-       .h = 14,
-       .w = 14,
-       .o = 90,
-       .kh = 3,
-       .kw = 3,
-       .pad = {1, 1}},  // an odd last run of
-                        // channels
-      {.n = 1, .c = 64, .h = 24, .w = 24, .o = 64, .kh = 3, .kw = 3, .groups = 4},  // runs of
-                                                                                    // groups
-      {.n = 3, .c = 96, .h = 2, .w = 2, .o = 100, .kh = 2, .kw = 2},  // more weights than pixels
+      // an odd last run of images
+      {.n = 37, .c = 16, .h = 14, .w = 14, .o = 32, .kh = 3, .kw = 3, .pad = {1, 1}},
+      // an odd last run of channels
+      {.n = 1, .c = 100, .h = 14, .w = 14, .o = 90, .kh = 3, .kw = 3, .pad = {1, 1}},
+      // runs of groups
+      {.n = 1, .c = 64, .h = 24, .w = 24, .o = 64, .kh = 3, .kw = 3, .groups = 4},
+      // more weights than pixels
+      {.n = 3, .c = 96, .h = 2, .w = 2, .o = 100, .kh = 2, .kw = 2},
   };
 }
 
