@@ -401,6 +401,7 @@ void Recorder::materialize(Storage& storage) {
 }
 
 void Recorder::close() {
+  trace_.key.push_back(key::kLive);
   for (SlotId i = 0; i < trace_.slots.size(); ++i) {
     Slot& s = trace_.slots[i];
     if (s.outside) {
