@@ -34,8 +34,12 @@ namespace {
 constexpr std::chrono::microseconds kMovesData{
     2};                     ///< a round of polling takes longer only if it copies something
 constexpr int kSpins = 20;  ///< rounds of polling without a nap
-constexpr std::chrono::microseconds kMoment{
-    150};  ///< how long a waiting thread drives, and keeps a core
+/// How long a waiting thread drives, and keeps a core; sums of a megabyte end within it.
+constexpr std::chrono::microseconds kMoment{500};
+/// Who comes to wait so soon after a call waits for it at once.
+constexpr std::chrono::microseconds kAtOnce{50};
+/// How long it tries to take over from the communication thread first.
+constexpr std::chrono::microseconds kHandOver{20};
 constexpr std::chrono::milliseconds kRecently{5};
 
 using Line = MpiTransport::Line;
@@ -100,14 +104,30 @@ class Engine final : public detail::Driver {
           "\nAll ranks can make another with ProcessGroup::renew()."))));
     }
     posted->trusted = !posted->may_block && waits_at_once_ && drove_recently();
+    last_post_ = Clock::now();
     const bool wake = !posted->trusted;
     pending_.insert({posted->op->deadline, posted});
     commands_.push_back(std::move(posted));
     if (wake) changed_.notify_all();
   }
 
+  // The communication thread may be so fast that nobody ever finds anything to drive. Callers who
+  // wait at once are still served better by themselves, without waking it.
+  void came_to_wait() override {
+    const Lock lock(mutex_);
+    const auto now = Clock::now();
+    if (now - last_post_ > kAtOnce) return;
+    waits_at_once_ = true;
+    last_drive_ = now;
+  }
+
   void drive(const detail::FutureState& until) override {
     std::unique_lock turn(turn_, std::try_to_lock);
+    // The communication thread has the turn round by round; between two of them it can be had.
+    for (const auto end = Clock::now() + kHandOver; !turn && Clock::now() < end;) {
+      if (until.done()) return;
+      turn = std::unique_lock(turn_, std::try_to_lock);
+    }
     if (Lock lock(mutex_);
         !turn || std::any_of(pending_.begin(), pending_.end(),
                              [](const auto& p) { return p.second->may_block; })) {
@@ -474,7 +494,7 @@ class Engine final : public detail::Driver {
   bool stopping_ = false, stopped_ = false;
   bool needed_ = false;         ///< a thread that drove has left something under way
   bool waits_at_once_ = false;  ///< the last collective was driven by the thread that waited for it
-  Clock::time_point last_drive_{};
+  Clock::time_point last_drive_{}, last_post_{};
   // Of whoever has the turn:
   std::mutex turn_;
   bool blocked_ = false;  ///< what comes next may block

@@ -25,13 +25,17 @@ std::exception_ptr FutureState::error() const {
 }
 
 void FutureState::wait() const {
-  if (done()) return;
   if (progress_while_waiting) {
     while (!done()) (*progress_while_waiting)();
     return;
   }
+  Driver* const d = driver.load(std::memory_order_acquire);
+  if (done()) {
+    if (d) d->came_to_wait();
+    return;
+  }
   const CountedWait waiting;
-  if (Driver* d = driver.load(std::memory_order_acquire)) d->drive(*this);
+  if (d) d->drive(*this);
   std::unique_lock lock(mutex_);
   arrived_.wait(lock, [&] { return done_; });
 }

@@ -87,6 +87,8 @@ class Driver {
   /// Works until the Future is complete, or for a moment; returns at once if somebody else is at
   /// it.
   virtual void drive(const FutureState& until) = 0;
+  /// A thread would have waited, but the Future was complete.
+  virtual void came_to_wait() = 0;
 
  protected:
   ~Driver() = default;
