@@ -251,3 +251,45 @@ TEST_CASE("files of saved tensors exist exactly as long as the graph") {
   y.reset();
   CHECK(files() == 0);
 }
+
+TEST_CASE("a saved tensor that a hook keeps as it is must not be overwritten") {
+  const TemporaryFolder folder;
+  const auto overwrite = [](const hooks::SavedHook& hook) {
+    const Tensor x = ones({3}, requires_grad());
+    Tensor y;
+    {
+      autograd::SavedTensorHooks scope(hook.pack, hook.unpack);
+      y = x.exp();
+    }
+    y.mul_(2);
+    return error_text([&] { y.sum().backward(); });
+  };
+  using hooks::compress, hooks::deflate;
+  const hooks::SavedHook disk = hooks::save_to_disk(folder.path());
+  for (const auto& hook : {deflate(), disk, compress(kBFloat16), compress(kBFloat16, deflate()),
+                           compress(kFloat64, disk), compress(kFloat16, compress(kBFloat16))})
+    CHECK(overwrite(hook).find("was changed by an in-place operation") != std::string::npos);
+
+  // A copy is not affected.
+  CHECK(overwrite(deflate({.min_bytes = 0})).empty());
+  CHECK(overwrite(compress(kBFloat16, deflate(), {.min_bytes = 0})).empty());
+}
+
+TEST_CASE("hooks that narrow can be nested: each takes what the one before left") {
+  const auto gradient = [](const hooks::SavedHook& hook) {
+    const Tensor x = (arange(6).to(kFloat32) / 7).view({2, 3}).t().set_requires_grad(true);
+    Tensor loss;
+    {
+      autograd::SavedTensorHooks scope(hook.pack, hook.unpack);
+      loss = (x * x).sum();
+    }
+    loss.backward();
+    return x.grad();
+  };
+  using hooks::compress, hooks::deflate;
+  const Tensor narrow = gradient(compress(kBFloat16, {}, {.min_bytes = 0}));
+  CHECK(gradient(compress(kFloat64, compress(kBFloat16, {}, {.min_bytes = 0}))).equal(narrow));
+  CHECK(
+      gradient(compress(kFloat64, compress(kBFloat16, deflate({.min_bytes = 0}), {.min_bytes = 0})))
+          .equal(narrow));
+}
