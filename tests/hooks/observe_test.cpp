@@ -212,6 +212,25 @@ TEST_CASE("norms per example are those of passes with one example each") {
         }).starts_with("PerSampleNorms: '1' is "));
 }
 
+TEST_CASE("norms per example end with their object, and do without the module") {
+  const Tensor x = ones({2, 3});
+  nn::Linear net(3, 2);
+  Tensor loss;
+  {
+    const hooks::PerSampleNorms norms(*net);
+    loss = net(x).sum();
+  }
+  loss.backward();
+  CHECK(net->weight.grad().defined());
+
+  nn::Sequential model(nn::Linear(3, 2));
+  hooks::PerSampleNorms norms(*model);
+  loss = model(x).mean();
+  model = nullptr;
+  loss.backward();
+  CHECK(norms.take().size(0) == 2);
+}
+
 TEST_CASE(
     "saved tensors wait narrow, compressed or on the disk, and gradients come out as they should") {
   const TemporaryFolder folder;
