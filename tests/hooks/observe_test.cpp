@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "grapnel/grapnel.h"
 #include "grapnel/hooks/hooks.h"
@@ -165,6 +166,71 @@ TEST_CASE("the NaN guard knows the layer") {
   const auto report = guard.find();
   REQUIRE(report);
   CHECK(report->layer == "1.0");
+}
+
+TEST_CASE("NaN guards watch side by side and end in any order") {
+  nn::Linear net(2, 2);
+  const Tensor x = zeros({2}, requires_grad());
+  auto a = std::make_unique<hooks::NanGuard>(*net);
+  auto b = std::make_unique<hooks::NanGuard>(*net);
+  x.log();
+  CHECK(a->find());
+  CHECK(b->find());
+  a.reset();
+  x.log();
+  CHECK(b->find());
+  b.reset();
+  net(x.log()).sum().backward();
+}
+
+TEST_CASE("a NaN guard may end on another thread") {
+  nn::Linear net(2, 2);
+  auto guard = std::make_unique<hooks::NanGuard>(*net);
+  std::thread([&] { guard.reset(); }).join();
+  net(ones({2}, requires_grad())).sum().backward();
+}
+
+TEST_CASE("a NaN guard forgets what a compiled function that threw did not compute") {
+  nn::Linear net(2, 2);
+  const Tensor x = zeros({1, 2}, requires_grad());
+  hooks::NanGuard guard(*net);
+  bool bad = true;
+  auto step = compile([&] {
+    net(x.log()).sum().backward();
+    if (bad) throw std::runtime_error("x");
+  });
+  CHECK_THROWS_AS(step(), std::runtime_error);
+  CHECK_FALSE(guard.find());
+  bad = false;
+  step();
+  CHECK(guard.find()->op == "log");
+
+  // The same if it fails while it runs.
+  const Tensor divisor = zeros({1}, kInt64);
+  Tensor quotient;
+  auto divide = compile([&] {
+    quotient = floor_divide(ones({1}, kInt64), divisor);
+    net(x.log()).sum().backward();
+  });
+  CHECK_THROWS_AS(divide(), Error);
+  CHECK_FALSE(guard.find());
+  divisor.fill_(1);
+  divide();
+  CHECK(guard.find()->op == "log");
+}
+
+TEST_CASE("a NaN guard knows the layer after a hook before its own threw") {
+  nn::Sequential net(nn::Linear(2, 2), nn::Linear(2, 2));
+  bool bad = true;
+  net->named_modules()["0"]->register_forward_pre_hook([&](nn::Module&, const nn::Args&) {
+    if (bad) throw std::runtime_error("x");
+  });
+  hooks::NanGuard guard(*net);
+  CHECK_THROWS_AS(net(ones({1, 2})), std::runtime_error);
+  bad = false;
+  net->named_parameters()["1.weight"].detach().fill_(3e38);
+  net(full({1, 2}, 10.0)).sum().backward();
+  CHECK(guard.find()->layer == "1");
 }
 
 TEST_CASE("norms per example are those of passes with one example each") {
