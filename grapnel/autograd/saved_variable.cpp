@@ -22,6 +22,17 @@ SavedHookStack& SavedHookStack::current() {
   return stack;
 }
 
+namespace {
+/// The tensor that a pack hook returned, as such or inside an std::any; null if it returned
+/// something else.
+const Tensor* packed_tensor(const std::any& value) {
+  if (const auto* held = std::any_cast<std::shared_ptr<std::any>>(&value))
+    return packed_tensor(**held);
+  if (const auto* held = std::any_cast<std::shared_ptr<Tensor>>(&value)) return held->get();
+  return std::any_cast<Tensor>(&value);
+}
+}  // namespace
+
 SavedVariable SavedVariable::output(const Tensor& t) {
   SavedVariable saved;
   if (!t.defined()) return saved;
@@ -67,9 +78,8 @@ void SavedVariable::pack(const Tensor& argument, SavedTensorHookPair hooks) {
   check(argument._version() == before,
         "a pack hook changed its argument in place. The tensor is still in use by the forward "
         "pass; return a new one.");
-  if (const auto* tensor = std::any_cast<std::shared_ptr<Tensor>>(&packed->value);
-      tensor && (*tensor)->defined()) {
-    packed->storage = (*tensor)->impl().storage;
+  if (const Tensor* tensor = packed_tensor(packed->value); tensor && tensor->defined()) {
+    packed->storage = tensor->impl().storage;
     packed->version = packed->storage->version();
   }
   packed_ = std::move(packed);
@@ -135,7 +145,8 @@ Tensor SavedVariable::read(const Node& owner) const {
   }
   if (!(!packed_->storage || packed_->storage->version() == packed_->version)) [[unlikely]]
     fail("a tensor that a pack hook returned for a value saved by ", owner.name(),
-         " was changed by an in-place operation since.\nPack a copy: clone().");
+         " was changed by an in-place operation since.\nChange a clone() instead, or let the "
+         "pack hook return one.");
   Tensor t;
   record::before_user_code();
   {

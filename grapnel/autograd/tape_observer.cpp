@@ -1,18 +1,33 @@
 #include "grapnel/autograd/tape_observer.h"
 
-#include <utility>
-
 #include "grapnel/autograd/grad_mode.h"
 
 namespace grapnel {
 
+/// The observers of a thread, which may end before code of others that still runs on it.
+struct TapeObserver::OwnList {
+  List observers;
+  ~OwnList() { current_ = nullptr; }
+};
+
+void TapeObserver::add(const std::shared_ptr<TapeObserver>& observer) {
+  static thread_local OwnList own;
+  own.observers.push_back(observer);
+  current_ = &own.observers;
+}
+
 void TapeObserver::tell(Node& node, std::span<const Tensor> outputs) {
-  struct Pause {
-    TapeObserver* observer = std::exchange(current, nullptr);
-    ~Pause() { current = observer; }
-  } pause;
+  Pause pause;
   NoGradGuard no_grad;
-  pause.observer->on_op(node, outputs);
+  List& all = *pause.observers_;
+  bool ended = false;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (const auto observer = all[i].lock()) observer->on_op(node, outputs);
+    else ended = true;
+  }
+  if (!ended) return;
+  std::erase_if(all, [](const auto& observer) { return observer.expired(); });
+  if (all.empty()) pause.observers_ = nullptr;
 }
 
 }  // namespace grapnel

@@ -2,7 +2,10 @@
 /// For tools such as hooks::NanGuard.
 #pragma once
 
+#include <memory>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "grapnel/autograd/node.h"
 
@@ -14,16 +17,37 @@ class TapeObserver {
   /// What the observer computes itself is not observed.
   virtual void on_op(Node& node, std::span<const Tensor> outputs) = 0;
 
-  /// The observer of this thread, or null. One null check per recorded op is what it costs when
-  /// there is none.
-  static inline constinit thread_local TapeObserver* current = nullptr;
+  /// From now on the observer is told about this thread's ops, after those that were added before,
+  /// for as long as it lives.
+  static void add(const std::shared_ptr<TapeObserver>& observer);
+  /// One null check per recorded op is what observers cost when there are none.
   static void notify(Node& node, std::span<const Tensor> outputs) {
-    if (current) [[unlikely]]
+    if (current_) [[unlikely]]
       tell(node, outputs);
   }
 
  private:
+  using List = std::vector<std::weak_ptr<TapeObserver>>;
+  struct OwnList;
+
+ public:
+  /// While it lives, nothing on this thread is observed.
+  class Pause {
+   public:
+    Pause() : observers_(std::exchange(current_, nullptr)) {}
+    ~Pause() { current_ = observers_; }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    friend class TapeObserver;
+    List* observers_;
+  };
+
+ private:
   static void tell(Node& node, std::span<const Tensor> outputs);
+  /// Of this thread; null if there are none.
+  static inline constinit thread_local List* current_ = nullptr;
 };
 
 }  // namespace grapnel

@@ -11,6 +11,8 @@
 #include "grapnel/base/rank.h"
 #include "grapnel/hooks/layout.h"
 #include "grapnel/ops/functions.h"
+#include "grapnel/ops/on_failure.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel::hooks {
 
@@ -37,14 +39,15 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
           },
           {.name = "NaN guard"}));
       handles_.push_back(m.register_forward_hook(
-          [this](nn::Module&, const nn::Args&, const nn::Value&) { layers_.pop_back(); },
+          [this, path](nn::Module&, const nn::Args&, const nn::Value&) {
+            // Not if a hook before the one above threw, so that it was not called.
+            if (!layers_.empty() && layers_.back() == path) layers_.pop_back();
+          },
           {.name = "NaN guard", .always_call = true}));
     });
-    before_ = std::exchange(TapeObserver::current, this);
   }
   ~Impl() override {
     for (HookHandle& h : handles_) h.remove();
-    if (TapeObserver::current == this) TapeObserver::current = before_;
   }
 
   void on_op(Node& node, std::span<const Tensor> outputs) override {
@@ -78,12 +81,11 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
     }
     if (entries.empty()) return std::nullopt;
     const NoGradGuard no_grad;
-    TapeObserver* const watching = std::exchange(TapeObserver::current, nullptr);
+    const TapeObserver::Pause pause;
     std::vector<Tensor> flags;
     for (const Entry& e : entries) flags.push_back(e.bad);
     const Tensor all = stack(flags).contiguous();
     const bool* bad = all.data_ptr<bool>();
-    TapeObserver::current = watching;
     for (size_t i = 0; i < entries.size(); ++i)
       if (bad[i])
         return Report{entries[i].phase, entries[i].op, base::describe({entries[i].site}),
@@ -96,6 +98,7 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
 
  private:
   struct Entry {
+    uint64_t number;
     const char* phase;
     std::string op;
     const void* site;
@@ -106,14 +109,25 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
   void watch(const Tensor& t, const char* phase, std::string op, const void* site,
              const std::string& layer) {
     if (!t.defined() || !t.is_floating_point() || t.numel() == 0) return;
-    TapeObserver* const watching = std::exchange(TapeObserver::current, nullptr);
+    const TapeObserver::Pause pause;
     // x - x is 0 for a number and NaN for anything else, and a sum forgets no NaN: one pass at the
     // speed of memory.
     const Tensor x = in_memory_order(t.detach());
     Tensor bad = (x - x).sum().isnan();
-    TapeObserver::current = watching;
     const std::lock_guard lock(mutex_);
-    entries_.push_back({phase, std::move(op), site, layer, std::move(bad)});
+    const uint64_t number = ++watched_;
+    entries_.push_back({number, phase, std::move(op), site, layer, std::move(bad)});
+    if (!record::active()) return;
+    // What is not computed in the end was not born.
+    const auto forget = [weak = weak_from_this(), number] {
+      if (const auto self = weak.lock()) self->forget(number);
+    };
+    record::on_undo(forget);
+    record::on_failure(forget);
+  }
+  void forget(uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(entries_, [&](const Entry& e) { return e.number == number; });
   }
 
   void watch_arguments(nn::Module& module, const nn::Args& args) {
@@ -126,13 +140,15 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
   NanGuardOptions options_;
   std::vector<HookHandle> handles_;
   std::vector<std::string> layers_;
-  TapeObserver* before_ = nullptr;
   std::mutex mutex_;  // A backward pass may run on another thread.
   std::vector<Entry> entries_;
+  uint64_t watched_ = 0;
 };
 
 NanGuard::NanGuard(nn::Module& module, const NanGuardOptions& options)
-    : impl_(std::make_shared<Impl>(module, options)) {}
+    : impl_(std::make_shared<Impl>(module, options)) {
+  TapeObserver::add(impl_);
+}
 NanGuard::~NanGuard() = default;
 
 std::optional<NanGuard::Report> NanGuard::find() { return impl_->find(); }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <functional>
+#include <utility>
 
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/grad_mode.h"
@@ -13,9 +14,9 @@ namespace grapnel::hooks {
 
 namespace {
 
-/// Squared norms of the parameters' gradients, one per example, from a layer's input and the
+/// Squared norms of the parameters' gradients, one per example, from a layer, its input and the
 /// gradient of its output.
-using SquaresFn = std::function<Tensor(const Tensor& x, const Tensor& g)>;
+using SquaresFn = std::function<Tensor(nn::Module& layer, const Tensor& x, const Tensor& g)>;
 
 /// Sums the squares of all but the first dimension.
 Tensor squares_of(const Tensor& t) { return t.square().reshape({t.size(0), -1}).sum({1}); }
@@ -99,28 +100,37 @@ SquaresFn squares_fn(nn::Module& m, const std::string& path) {
   bool trained = false;
   for (const Tensor& p : m.parameters(false)) trained |= p.requires_grad();
   if (!trained) return nullptr;
-  if (auto* l = m.as<nn::Linear>())
-    return [l](const Tensor& x, const Tensor& g) { return linear_squares(*l, x, g); };
-  if (auto* c = m.as<nn::Conv1d>()) {
-    check_plain_padding(*c, path);
-    return [c](const Tensor& x, const Tensor& g) { return conv_squares<1>(*c, x, g); };
-  }
-  if (auto* c = m.as<nn::Conv2d>()) {
-    check_plain_padding(*c, path);
-    return [c](const Tensor& x, const Tensor& g) { return conv_squares<2>(*c, x, g); };
-  }
-  if (auto* e = m.as<nn::Embedding>())
-    return [e](const Tensor& x, const Tensor& g) { return embedding_squares(*e, x, g); };
-  if (auto* n = m.as<nn::LayerNorm>())
-    return [n](const Tensor& x, const Tensor& g) {
-      return affine_squares(
-          *n, layer_norm(x, n->options.normalized_shape(), {}, {}, n->options.eps()), n->bias, g);
+  if (m.as<nn::Linear>())
+    return [](nn::Module& l, const Tensor& x, const Tensor& g) {
+      return linear_squares(*l.as<nn::Linear>(), x, g);
     };
-  if (auto* n = m.as<nn::RMSNorm>())
-    return [n](const Tensor& x, const Tensor& g) {
+  if (const auto* c = m.as<nn::Conv1d>()) {
+    check_plain_padding(*c, path);
+    return [](nn::Module& l, const Tensor& x, const Tensor& g) {
+      return conv_squares<1>(*l.as<nn::Conv1d>(), x, g);
+    };
+  }
+  if (const auto* c = m.as<nn::Conv2d>()) {
+    check_plain_padding(*c, path);
+    return [](nn::Module& l, const Tensor& x, const Tensor& g) {
+      return conv_squares<2>(*l.as<nn::Conv2d>(), x, g);
+    };
+  }
+  if (m.as<nn::Embedding>())
+    return [](nn::Module& l, const Tensor& x, const Tensor& g) {
+      return embedding_squares(*l.as<nn::Embedding>(), x, g);
+    };
+  if (m.as<nn::LayerNorm>())
+    return [](nn::Module& l, const Tensor& x, const Tensor& g) {
+      const auto& n = *l.as<nn::LayerNorm>();
+      return affine_squares(n, layer_norm(x, n.options.normalized_shape(), {}, {}, n.options.eps()),
+                            n.bias, g);
+    };
+  if (m.as<nn::RMSNorm>())
+    return [](nn::Module& l, const Tensor& x, const Tensor& g) {
+      const auto& n = *l.as<nn::RMSNorm>();
       return affine_squares(
-          *n, nn::functional::rms_norm(x, n->options.normalized_shape(), {}, n->options.eps()), {},
-          g);
+          n, nn::functional::rms_norm(x, n.options.normalized_shape(), {}, n.options.eps()), {}, g);
     };
   fail("PerSampleNorms: '", path, "' is ", m.name(),
        ", whose gradient per example is not known here.\nFreeze its parameters, or leave it out: "
@@ -129,22 +139,31 @@ SquaresFn squares_fn(nn::Module& m, const std::string& path) {
 
 }  // namespace
 
+/// Graphs may outlive the object; their hooks find out by this.
+struct PerSampleNorms::State {
+  Tensor squares;
+  void add(const Tensor& more);
+};
+
 PerSampleNorms::PerSampleNorms(nn::Module& module, const PerSampleNormsOptions& options)
-    : options_(options) {
+    : options_(options), state_(std::make_shared<State>()) {
   module.apply([&](const std::string& path, nn::Module& m) {
     const SquaresFn squares = squares_fn(m, path);
     if (!squares) return;
     handles_.push_back(m.register_forward_hook(
-        [this, squares, path](nn::Module&, const nn::Args& args, const nn::Value& result) {
+        [weak = std::weak_ptr(state_), squares, path](nn::Module& layer, const nn::Args& args,
+                                                      const nn::Value& result) {
           const Tensor& out = result.toTensor();
           if (!out.requires_grad()) return;
           // The output is detached from the layer's input by the hook, so keeping the input makes
-          // no cycle.
+          // no cycle. The layer is kept, too: a graph may outlive its module.
           out.register_hook(
-              [this, squares, x = args.at(0).toTensor().detach()](const Tensor& g) {
-                if (!g.defined()) return;
+              [weak, squares, &layer, keep = layer.weak_from_this().lock(),
+               x = args.at(0).toTensor().detach()](const Tensor& g) {
+                const auto state = weak.lock();
+                if (!state || !g.defined()) return;
                 NoGradGuard no_grad;
-                add(squares(x, g.detach()));
+                state->add(squares(layer, x, g.detach()));
               },
               "per-sample norms of " + path);
         },
@@ -156,21 +175,21 @@ PerSampleNorms::~PerSampleNorms() {
   for (HookHandle& h : handles_) h.remove();
 }
 
-void PerSampleNorms::add(const Tensor& squares) {
-  if (!squares_.defined()) {
-    squares_ = squares;
+void PerSampleNorms::State::add(const Tensor& more) {
+  if (!squares.defined()) {
+    squares = more;
     return;
   }
-  check(squares.shape() == squares_.shape(), "PerSampleNorms: layers saw batches of ",
-        squares_.size(0), " and of ", squares.size(0),
+  check(more.shape() == squares.shape(), "PerSampleNorms: layers saw batches of ", squares.size(0),
+        " and of ", more.size(0),
         " examples.\nThe first dimension of every layer's input has to be the batch.");
-  squares_ = squares_ + squares;
+  squares = squares + more;
 }
 
 Tensor PerSampleNorms::take() {
-  check(squares_.defined(), "PerSampleNorms: there was no backward pass since the last call.");
-  const Tensor norms = squares_.sqrt();
-  squares_ = {};
+  Tensor& squares = state_->squares;
+  check(squares.defined(), "PerSampleNorms: there was no backward pass since the last call.");
+  const Tensor norms = std::exchange(squares, {}).sqrt();
   return options_.loss_is_mean ? norms * static_cast<double>(norms.size(0)) : norms;
 }
 

@@ -37,9 +37,9 @@ class PerSampleNorms {
   Tensor take();
 
  private:
-  void add(const Tensor& squares);
+  struct State;
   PerSampleNormsOptions options_;
-  Tensor squares_;
+  std::shared_ptr<State> state_;
   std::vector<HookHandle> handles_;
 };
 

@@ -50,16 +50,22 @@ SavedHook compress(DType dtype, SavedHook next, const SavedHookOptions& options)
   return {[=](const Tensor& t) -> std::any {
             const bool narrower = t.is_floating_point() && element_size(dtype) < t.element_size() &&
                                   t.nbytes() >= options.min_bytes;
+            const auto pass_on = [&](const Tensor& kept) {
+              return next.pack ? next.pack(kept) : std::any(kept);
+            };
+            // What stays as it is must be seen to: it may be overwritten.
+            if (!narrower) return pass_on(t.detach());
             const Shape order = memory_order(t);
-            const Tensor lying = t.detach().permute(order),
-                         kept = narrower ? lying.to(dtype) : lying;
-            return Narrowed{t.dtype(), order, next.pack ? next.pack(kept) : std::any(kept)};
+            return Narrowed{t.dtype(), order, pass_on(t.detach().permute(order).to(dtype))};
           },
+          // If `next` narrows, too, it does not matter which of the two has narrowed this one:
+          // what was not narrowed passes through both.
           [=](const std::any& packed) -> Tensor {
-            const auto& n = std::any_cast<const Narrowed&>(packed);
-            const Tensor kept =
-                next.unpack ? next.unpack(n.kept) : std::any_cast<const Tensor&>(n.kept);
-            return (kept.dtype() == n.dtype ? kept : kept.to(n.dtype)).permute(inverse(n.order));
+            const auto unpack = [&](const std::any& kept) {
+              return next.unpack ? next.unpack(kept) : std::any_cast<const Tensor&>(kept);
+            };
+            const auto* n = std::any_cast<Narrowed>(&packed);
+            return n ? unpack(n->kept).to(n->dtype).permute(inverse(n->order)) : unpack(packed);
           }};
 }
 

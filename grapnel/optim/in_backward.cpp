@@ -2,6 +2,7 @@
 
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/ops/functions.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel::optim {
 
@@ -11,8 +12,11 @@ StepInBackward::StepInBackward(Optimizer& optimizer, const StepInBackwardOptions
   for (const OptimizerParamGroup& group : optimizer.param_groups())
     for (const Tensor& p : group.params()) {
       if (!p.requires_grad()) continue;
-      const auto step = [&optimizer, options, gradients = int64_t{0}](const Tensor& leaf) mutable {
-        if (++gradients % options.accumulate != 0) return;
+      const auto step = [&optimizer, options,
+                         gradients = std::make_shared<int64_t>(0)](const Tensor& leaf) {
+        // A gradient that is given up with the recording it came in does not count.
+        if (record::active()) record::on_undo([gradients] { --*gradients; });
+        if (++*gradients % options.accumulate != 0) return;
         NoGradGuard no_grad;
         if (options.clip_value)
           leaf.mutable_grad().clamp_(-*options.clip_value, *options.clip_value);

@@ -6,6 +6,7 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel::optim {
 
@@ -242,6 +243,8 @@ Tensor LBFGS::run(const LossClosure& closure) {
         std::abs(loss - s.prev_loss) < o.tolerance_change())
       break;
   }
+  // The history has the last move in it, so it must not be undone.
+  record::flush("LBFGS");
   return original;
 }
 

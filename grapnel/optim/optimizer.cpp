@@ -1,6 +1,8 @@
 #include "grapnel/optim/optimizer.h"
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/ops/on_failure.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel::optim {
 
@@ -51,6 +53,11 @@ OptimizerParamState& Optimizer::state_of(const Tensor& param) {
 
 void Optimizer::add_update(UpdatePass& pass, const Tensor& param, const Tensor& grad, Slot& slot) {
   if (!grad.defined()) return;
+  // A recorded step that does not run has neither moved the parameter nor counted.
+  if (record::active()) {
+    record::on_undo(restorer(slot.state));
+    record::on_failure(restorer(slot.state));
+  }
   pass.add(update(param, grad.detach(), groups_[slot.group].options(), *slot.state));
 }
 

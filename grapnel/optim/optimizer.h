@@ -165,6 +165,9 @@ class Optimizer {
  protected:
   explicit Optimizer(std::unique_ptr<OptimizerOptions> defaults) : defaults_(std::move(defaults)) {}
   virtual std::unique_ptr<OptimizerParamState> make_state() const = 0;
+  /// A function that makes the state what it is now, if it still exists then.
+  virtual std::function<void()> restorer(
+      const std::shared_ptr<OptimizerParamState>& state) const = 0;
   /// What changes `param` in place by `grad`; called with recording off.
   virtual Update update(const Tensor& param, const Tensor& grad, const OptimizerOptions& options,
                         OptimizerParamState& state) = 0;
@@ -180,7 +183,7 @@ class Optimizer {
   struct Slot {
     size_t group;
     size_t number;
-    std::unique_ptr<OptimizerParamState> state;
+    std::shared_ptr<OptimizerParamState> state;
   };
   Slot* find(const Tensor& param);
   Slot& slot_of(const Tensor& param);

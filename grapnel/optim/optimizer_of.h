@@ -83,6 +83,11 @@ class OptimizerOf : public Optimizer {
   std::unique_ptr<OptimizerParamState> make_state() const final {
     return std::make_unique<State>();
   }
+  std::function<void()> restorer(const std::shared_ptr<OptimizerParamState>& state) const final {
+    return [weak = std::weak_ptr(state), before = static_cast<const State&>(*state)] {
+      if (const auto now = weak.lock()) static_cast<State&>(*now) = before;
+    };
+  }
   Update update(const Tensor& param, const Tensor& grad, const OptimizerOptions& options,
                 OptimizerParamState& state) final {
     return update(param, grad, dynamic_cast<const Options&>(options), static_cast<State&>(state));

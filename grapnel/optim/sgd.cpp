@@ -18,7 +18,8 @@ Update SGD::update(const Tensor& param, const Tensor& grad, const SGDOptions& o,
                    SGDParamState& state) {
   // The first step starts from the gradient itself, undampened.
   const bool first = o.momentum() != 0 && !state.momentum_buffer.defined();
-  if (first) state.momentum_buffer = empty_like(param);
+  // Zeros, since a step that fails halfway leaves them to the next one.
+  if (first) state.momentum_buffer = zeros_like(param);
   return elementwise(
       [first, &o](const Tensor& p, const Tensor& g, const Tensor& buffer) {
         Tensor d = o.maximize() ? -g : g;

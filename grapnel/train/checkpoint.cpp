@@ -101,9 +101,13 @@ void read_optimizer(const io::Archive& in, optim::Optimizer& optimizer) {
 
 // --- tensors ---
 
+// A tensor that is not there yet, such as an average before the first step, is saved as nothing.
+void write_tensor(io::Archive& out, const Tensor& tensor) {
+  if (tensor.defined()) out.write("value", tensor);
+}
 void read_tensor(const io::Archive& in, Tensor& tensor) {
-  const Tensor saved = in.tensor("value");
-  if (!tensor.defined()) {
+  const Tensor saved = in.is_empty() ? Tensor() : in.tensor("value");
+  if (!tensor.defined() || !saved.defined()) {
     tensor = saved;
     return;
   }
@@ -141,7 +145,7 @@ Checkpoint& Checkpoint::add(const std::string& name, Generator generator) {
 }
 Checkpoint& Checkpoint::add(const std::string& name, Tensor& tensor) {
   return add_part(
-      name, [&tensor](io::Archive& out) { out.write("value", tensor); },
+      name, [&tensor](io::Archive& out) { write_tensor(out, tensor); },
       [&tensor](const io::Archive& in) { read_tensor(in, tensor); });
 }
 Checkpoint& Checkpoint::add(const std::string& name, std::string& text) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "grapnel/grapnel.h"
 #include "grapnel/hooks/hooks.h"
@@ -167,6 +168,71 @@ TEST_CASE("the NaN guard knows the layer") {
   CHECK(report->layer == "1.0");
 }
 
+TEST_CASE("NaN guards watch side by side and end in any order") {
+  nn::Linear net(2, 2);
+  const Tensor x = zeros({2}, requires_grad());
+  auto a = std::make_unique<hooks::NanGuard>(*net);
+  auto b = std::make_unique<hooks::NanGuard>(*net);
+  x.log();
+  CHECK(a->find());
+  CHECK(b->find());
+  a.reset();
+  x.log();
+  CHECK(b->find());
+  b.reset();
+  net(x.log()).sum().backward();
+}
+
+TEST_CASE("a NaN guard may end on another thread") {
+  nn::Linear net(2, 2);
+  auto guard = std::make_unique<hooks::NanGuard>(*net);
+  std::thread([&] { guard.reset(); }).join();
+  net(ones({2}, requires_grad())).sum().backward();
+}
+
+TEST_CASE("a NaN guard forgets what a compiled function that threw did not compute") {
+  nn::Linear net(2, 2);
+  const Tensor x = zeros({1, 2}, requires_grad());
+  hooks::NanGuard guard(*net);
+  bool bad = true;
+  auto step = compile([&] {
+    net(x.log()).sum().backward();
+    if (bad) throw std::runtime_error("x");
+  });
+  CHECK_THROWS_AS(step(), std::runtime_error);
+  CHECK_FALSE(guard.find());
+  bad = false;
+  step();
+  CHECK(guard.find()->op == "log");
+
+  // The same if it fails while it runs.
+  const Tensor divisor = zeros({1}, kInt64);
+  Tensor quotient;
+  auto divide = compile([&] {
+    quotient = floor_divide(ones({1}, kInt64), divisor);
+    net(x.log()).sum().backward();
+  });
+  CHECK_THROWS_AS(divide(), Error);
+  CHECK_FALSE(guard.find());
+  divisor.fill_(1);
+  divide();
+  CHECK(guard.find()->op == "log");
+}
+
+TEST_CASE("a NaN guard knows the layer after a hook before its own threw") {
+  nn::Sequential net(nn::Linear(2, 2), nn::Linear(2, 2));
+  bool bad = true;
+  net->named_modules()["0"]->register_forward_pre_hook([&](nn::Module&, const nn::Args&) {
+    if (bad) throw std::runtime_error("x");
+  });
+  hooks::NanGuard guard(*net);
+  CHECK_THROWS_AS(net(ones({1, 2})), std::runtime_error);
+  bad = false;
+  net->named_parameters()["1.weight"].detach().fill_(3e38);
+  net(full({1, 2}, 10.0)).sum().backward();
+  CHECK(guard.find()->layer == "1");
+}
+
 TEST_CASE("norms per example are those of passes with one example each") {
   manual_seed(2);
   struct NetImpl : nn::Module {
@@ -212,6 +278,25 @@ TEST_CASE("norms per example are those of passes with one example each") {
         }).starts_with("PerSampleNorms: '1' is "));
 }
 
+TEST_CASE("norms per example end with their object, and do without the module") {
+  const Tensor x = ones({2, 3});
+  nn::Linear net(3, 2);
+  Tensor loss;
+  {
+    const hooks::PerSampleNorms norms(*net);
+    loss = net(x).sum();
+  }
+  loss.backward();
+  CHECK(net->weight.grad().defined());
+
+  nn::Sequential model(nn::Linear(3, 2));
+  hooks::PerSampleNorms norms(*model);
+  loss = model(x).mean();
+  model = nullptr;
+  loss.backward();
+  CHECK(norms.take().size(0) == 2);
+}
+
 TEST_CASE(
     "saved tensors wait narrow, compressed or on the disk, and gradients come out as they should") {
   const TemporaryFolder folder;
@@ -250,4 +335,46 @@ TEST_CASE("files of saved tensors exist exactly as long as the graph") {
   CHECK(files() == 2);
   y.reset();
   CHECK(files() == 0);
+}
+
+TEST_CASE("a saved tensor that a hook keeps as it is must not be overwritten") {
+  const TemporaryFolder folder;
+  const auto overwrite = [](const hooks::SavedHook& hook) {
+    const Tensor x = ones({3}, requires_grad());
+    Tensor y;
+    {
+      autograd::SavedTensorHooks scope(hook.pack, hook.unpack);
+      y = x.exp();
+    }
+    y.mul_(2);
+    return error_text([&] { y.sum().backward(); });
+  };
+  using hooks::compress, hooks::deflate;
+  const hooks::SavedHook disk = hooks::save_to_disk(folder.path());
+  for (const auto& hook : {deflate(), disk, compress(kBFloat16), compress(kBFloat16, deflate()),
+                           compress(kFloat64, disk), compress(kFloat16, compress(kBFloat16))})
+    CHECK(overwrite(hook).find("was changed by an in-place operation") != std::string::npos);
+
+  // A copy is not affected.
+  CHECK(overwrite(deflate({.min_bytes = 0})).empty());
+  CHECK(overwrite(compress(kBFloat16, deflate(), {.min_bytes = 0})).empty());
+}
+
+TEST_CASE("hooks that narrow can be nested: each takes what the one before left") {
+  const auto gradient = [](const hooks::SavedHook& hook) {
+    const Tensor x = (arange(6).to(kFloat32) / 7).view({2, 3}).t().set_requires_grad(true);
+    Tensor loss;
+    {
+      autograd::SavedTensorHooks scope(hook.pack, hook.unpack);
+      loss = (x * x).sum();
+    }
+    loss.backward();
+    return x.grad();
+  };
+  using hooks::compress, hooks::deflate;
+  const Tensor narrow = gradient(compress(kBFloat16, {}, {.min_bytes = 0}));
+  CHECK(gradient(compress(kFloat64, compress(kBFloat16, {}, {.min_bytes = 0}))).equal(narrow));
+  CHECK(
+      gradient(compress(kFloat64, compress(kBFloat16, deflate({.min_bytes = 0}), {.min_bytes = 0})))
+          .equal(narrow));
 }

@@ -237,3 +237,27 @@ TEST_CASE("a module and a tensor have files of their own, as in LibTorch") {
   grapnel::load(u, folder / "tensor");
   CHECK(u.equal(t));
 }
+
+TEST_CASE("a checkpoint knows tensors that are not there yet") {
+  const TemporaryFolder folder;
+  Tensor average = arange(3);
+  Checkpoint begun;
+  begun.add("ema", average).save(folder / "begun");
+  Tensor none;
+  Checkpoint fresh;
+  fresh.add("ema", none).save(folder / "fresh");
+  REQUIRE(fresh.resume(folder / "begun"));
+  CHECK(none.equal(average));
+  CHECK_FALSE(none.is_alias_of(average));
+  REQUIRE(fresh.resume(folder / "fresh"));
+  CHECK_FALSE(none.defined());
+
+  // All or nothing for them, too.
+  nn::Linear small(2, 2), large(3, 3);
+  Checkpoint saved;
+  saved.add("ema", average).add("model", small).save(folder / "small");
+  Checkpoint wrong;
+  wrong.add("ema", none).add("model", large);
+  CHECK_FALSE(error_text([&] { wrong.load(folder / "small"); }).empty());
+  CHECK_FALSE(none.defined());
+}

@@ -114,3 +114,93 @@ TEST_CASE("an optimiser inside the backward pass compiles") {
   };
   CHECK(weights(true).equal(weights(false)));
 }
+
+namespace {
+
+/// Weights after four steps; before the first and the third, the step is tried once and throws at
+/// its end.
+Tensor after_throwing(bool throws, const MakeOptimizer& make) {
+  manual_seed(5);
+  nn::Linear net(4, 3);
+  const auto opt = make(net->parameters());
+  const Tensor x = randn({5, 4});
+  bool bad = false;
+  auto step = compile([&] {
+    opt->zero_grad();
+    net(x).square().mean().backward();
+    opt->step();
+    if (bad) throw std::runtime_error("x");
+  });
+  for (int i = 0; i < 4; ++i) {
+    bad = throws && i % 2 == 0;
+    if (bad) CHECK_THROWS_AS(step(), std::runtime_error);
+    bad = false;
+    step();
+  }
+  return nn::utils::parameters_to_vector(net->parameters()).detach().clone();
+}
+
+}  // namespace
+
+TEST_CASE("a step that throws never happened, and every optimiser goes on with the same bits") {
+  const auto same = [](const std::string& name, const MakeOptimizer& make) {
+    INFO(name);
+    CHECK(after_throwing(true, make).equal(after_throwing(false, make)));
+  };
+  same("sgd", maker<optim::SGD>(optim::SGDOptions(0.1).momentum(0.9)));
+  same("adam", maker<optim::Adam>(optim::AdamOptions(0.01).amsgrad(true)));
+  same("adamw", maker<optim::AdamW>(optim::AdamWOptions(0.01)));
+  same("rmsprop", maker<optim::RMSprop>(optim::RMSpropOptions(0.01).momentum(0.5).centered(true)));
+  same("adagrad", maker<optim::Adagrad>(optim::AdagradOptions(0.01).lr_decay(0.1)));
+  same("lion", maker<optim::Lion>(optim::LionOptions(0.01)));
+}
+
+TEST_CASE("an optimiser may live and die inside a step that throws") {
+  const Tensor w = ones({3}, requires_grad());
+  auto step = compile([&] {
+    optim::Adam opt({w}, optim::AdamOptions(0.1));
+    (w * w).sum().backward();
+    opt.step();
+    throw std::runtime_error("x");
+  });
+  CHECK_THROWS_AS(step(), std::runtime_error);
+  CHECK(w.equal(ones({3})));
+}
+
+TEST_CASE("an optimiser survives a step that fails while it runs") {
+  const Tensor w = ones({3}, requires_grad()), divisor = zeros({1}, kInt64);
+  optim::Adam opt({w}, optim::AdamOptions(0.1));
+  Tensor quotient;
+  auto step = compile([&] {
+    opt.zero_grad();
+    (w * w).sum().backward();
+    opt.step();
+    quotient = floor_divide(ones({1}, kInt64), divisor);
+  });
+  CHECK_THROWS_AS(step(), Error);
+  CHECK(opt.state(w).step == 0);
+  divisor.fill_(1);
+  step();
+  CHECK(opt.state(w).step == 1);
+}
+
+TEST_CASE("gradients that were accumulated by a step that throws are not counted") {
+  const auto weights = [](bool throws) {
+    const Tensor w = full({2}, 3.0, requires_grad());
+    optim::SGD opt({w}, optim::SGDOptions(0.1));
+    const optim::StepInBackward stepping(opt, {.accumulate = 2});
+    bool bad = false;
+    auto step = compile([&] {
+      (w * w).sum().backward();
+      if (bad) throw std::runtime_error("x");
+    });
+    for (int i = 0; i < 5; ++i) {
+      bad = throws && i % 2 == 0;
+      if (bad) CHECK_THROWS_AS(step(), std::runtime_error);
+      bad = false;
+      step();
+    }
+    return w.detach().clone();
+  };
+  CHECK(weights(true).equal(weights(false)));
+}
