@@ -133,14 +133,17 @@ void measure(const char* name, const BlockProgram& p) {
     std::printf("%s: %s\n", name, kernel->error().c_str());
     std::exit(1);
   }
-  fn(compiled.in_pointers.data(), &compiled.out_pointer, nullptr, kCount);
+  const std::vector<Walk> walks(p.inputs.size(), Walk::along);
+  auto run = [&] {
+    fn(compiled.in_pointers.data(), walks.data(), &compiled.out_pointer, nullptr, kCount);
+  };
+  run();
   interpret(p, interpreted.in_pointers.data(), &interpreted.out_pointer, nullptr, kCount);
   if (std::memcmp(compiled.out.data(), interpreted.out.data(), kCount * sizeof(float)) != 0) {
     std::printf("%s: the results differ\n", name);
     std::exit(1);
   }
-  const double fast = best_ns_per_element(
-      [&] { fn(compiled.in_pointers.data(), &compiled.out_pointer, nullptr, kCount); });
+  const double fast = best_ns_per_element(run);
   const double slow = best_ns_per_element([&] {
     interpret(p, interpreted.in_pointers.data(), &interpreted.out_pointer, nullptr, kCount);
   });

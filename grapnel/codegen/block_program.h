@@ -57,10 +57,18 @@ struct BlockProgram {
   friend bool operator==(const BlockProgram&, const BlockProgram&) = default;
 };
 
+/// How a kernel walks an input: those bits of a position that it looks at.
+enum class Walk : int64_t {
+  along = -1,  ///< the input has as many values as the block
+  stay = 0,    ///< it has kLanes values, which are taken again and again: the same for all lanes
+};
+
 /// Machine code of a program. `in`, `out`: one pointer per input and output, to n values each,
 /// aligned to their type; an output may be the very block of an input of the same type, but they
-/// never overlap otherwise. `scalars`: 8 bytes per scalar, the value in its first bytes.
-using BlockFn = void (*)(const void* const* in, void* const* out, const void* scalars, int64_t n);
+/// never overlap otherwise. `walks`: one per input. `scalars`: 8 bytes per scalar, the value in its
+/// first bytes.
+using BlockFn = void (*)(const void* const* in, const Walk* walks, void* const* out,
+                         const void* scalars, int64_t n);
 
 /// Throws InternalError unless every register is written before it is read and has the type its
 /// reader expects.

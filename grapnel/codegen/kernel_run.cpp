@@ -10,8 +10,8 @@ namespace {
 using Lane64 = std::array<uint64_t, kLanes>;
 
 /// The values behind the last whole block, staged in blocks of their own.
-void run_rest(const BlockProgram& p, BlockFn fn, const void* const* in, void* const* out,
-              const void* scalars, int64_t begin, int64_t n) {
+void run_rest(const BlockProgram& p, BlockFn fn, const void* const* in, const Walk* walks,
+              void* const* out, const void* scalars, int64_t begin, int64_t n) {
   auto width = [](Compute c) { return element_size(dtype_of(c)); };
   auto at = [&](const void* block, Compute c) {
     return static_cast<char*>(const_cast<void*>(block)) + static_cast<size_t>(begin) * width(c);
@@ -26,7 +26,7 @@ void run_rest(const BlockProgram& p, BlockFn fn, const void* const* in, void* co
     from[i] = blocks[i].data();
   }
   for (size_t o = 0; o < outs; ++o) to[o] = blocks[ins + o].data();
-  fn(from.data(), to.data(), scalars, kLanes);
+  fn(from.data(), walks, to.data(), scalars, kLanes);
   for (size_t o = 0; o < outs; ++o) {
     const Compute c = p.type_of(p.outputs[o]);
     std::memcpy(at(out[o], c), to[o], rest * width(c));
@@ -38,9 +38,10 @@ void run_rest(const BlockProgram& p, BlockFn fn, const void* const* in, void* co
 void Kernel::run(const void* const* in, void* const* out, const void* scalars, int64_t n) const {
   const BlockFn code = fn();
   if (!code) return interpret(program_, in, out, scalars, n);
+  const SmallVector<Walk, 8> walks(program_.inputs.size(), Walk::along);
   const int64_t whole = n / kLanes * kLanes;
-  if (whole > 0) code(in, out, scalars, whole);
-  if (whole < n) run_rest(program_, code, in, out, scalars, whole, n);
+  if (whole > 0) code(in, walks.data(), out, scalars, whole);
+  if (whole < n) run_rest(program_, code, in, walks.data(), out, scalars, whole, n);
 }
 
 }  // namespace grapnel::codegen

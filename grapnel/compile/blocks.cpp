@@ -2,17 +2,17 @@
 
 #include <cstring>
 
-#include "grapnel/ops/kernels/table.h"
-
 namespace grapnel::compile_detail {
 
 using namespace capture;
 
 Stream::Stream(const Trace& trace, ValueId id, ValueId shape, Compute compute, const Place& place,
                int32_t trailing)
-    : place_(place), compute_(compute) {
+    : place_(place) {
   const Value& v = trace.values[id];
   dtype_ = v.dtype;
+  load_ = kernels::table().load[static_cast<int>(dtype_)][static_cast<int>(compute)];
+  store_ = kernels::table().store[static_cast<int>(dtype_)][static_cast<int>(compute)];
   stored_size_ = static_cast<int64_t>(element_size(dtype_));
   size_ = static_cast<int64_t>(element_size(dtype_of(compute)));
   native_ = dtype_ == dtype_of(compute);
@@ -62,17 +62,15 @@ char* Stream::direct(int64_t begin, int64_t n, bool pad, const Span& span) const
   // Behind what is local there is room for whole lanes.
   if (!native_ || (pad && n % codegen::kLanes != 0 && !(is_local() && contiguous_))) return nullptr;
   if (contiguous_) return base(span) + begin * stored_size_;
-  const int64_t row = sizes_[rank_ - 1];
-  if (strides_[rank_ - 1] == 1 && row - begin % row >= n)
+  if (strides_[rank_ - 1] == 1 && in_one_row(begin, n))
     return base(span) + offset(begin) * stored_size_;
   return nullptr;
 }
 
 const void* Stream::read(int64_t begin, int64_t n, void* buffer, bool pad, const Span& span) const {
   if (const void* block = direct(begin, n, pad, span)) return block;
-  const auto load = kernels::table().load[static_cast<int>(dtype_)][static_cast<int>(compute_)];
   for_rows(begin, n, span, [&](const char* from, int64_t stride, int64_t done, int64_t length) {
-    load(from, stride, static_cast<char*>(buffer) + done * size_, length);
+    load_(from, stride, static_cast<char*>(buffer) + done * size_, length);
   });
   // What lies behind the last element is computed with too, so it must be something.
   if (pad && n % codegen::kLanes != 0)
@@ -81,20 +79,39 @@ const void* Stream::read(int64_t begin, int64_t n, void* buffer, bool pad, const
   return buffer;
 }
 
+const void* Stream::read(int64_t begin, int64_t n, void* buffer, codegen::Walk& walk,
+                         const Span& span) const {
+  const bool equal = constant_ || (strides_[rank_ - 1] == 0 && in_one_row(begin, n));
+  walk = equal ? codegen::Walk::stay : codegen::Walk::along;
+  if (!equal) return read(begin, n, buffer, true, span);
+  fill(begin, buffer, codegen::kLanes, span);
+  return buffer;
+}
+
+Stream::Rows Stream::rows(int64_t length) const {
+  using Kind = Rows::Kind;
+  if (constant_) return {Kind::one_value, 0};
+  if (contiguous_ && native_) return {Kind::values, length * stored_size_};
+  if (rank_ != 2 || sizes_[1] != length) return {};
+  if (strides_[1] == 0) return {Kind::one_value, strides_[0] * stored_size_};
+  if (strides_[1] == 1 && native_) return {Kind::values, strides_[0] * stored_size_};
+  return {};
+}
+
+int64_t Stream::run_length() const {
+  if (contiguous_ || constant_) return INT64_MAX;
+  const int64_t stride = strides_[rank_ - 1];
+  return stride == 0 || stride == 1 ? sizes_[rank_ - 1] : 0;
+}
+
 void* Stream::target(int64_t begin, int64_t n, bool pad, const Span& span) const {
   return direct(begin, n, pad, span);
 }
 
 void Stream::write(const void* block, int64_t begin, int64_t n, const Span& span) const {
-  const auto store = kernels::table().store[static_cast<int>(dtype_)][static_cast<int>(compute_)];
   for_rows(begin, n, span, [&](char* to, int64_t stride, int64_t done, int64_t length) {
-    store(static_cast<const char*>(block) + done * size_, to, stride, length);
+    store_(static_cast<const char*>(block) + done * size_, to, stride, length);
   });
-}
-
-void Stream::fill(void* buffer, int64_t n, const Span& span) const {
-  kernels::table().load[static_cast<int>(dtype_)][static_cast<int>(compute_)](base(span), 0, buffer,
-                                                                              n);
 }
 
 }  // namespace grapnel::compile_detail

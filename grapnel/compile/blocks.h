@@ -4,6 +4,7 @@
 
 #include "grapnel/capture/trace.h"
 #include "grapnel/codegen/block_program.h"
+#include "grapnel/ops/kernels/table.h"
 
 namespace grapnel::compile_detail {
 
@@ -39,21 +40,47 @@ class Stream {
 
   bool constant() const { return constant_; }
   bool is_local() const { return !place_.data; }
+  /// How many elements follow each other, or are one and the same, before something else happens;
+  /// 0 if every element has to be fetched on its own.
+  int64_t run_length() const;
+
+  /// How the stream falls into rows of equal length.
+  struct Rows {
+    enum class Kind : uint8_t { values, one_value, other };
+    Kind kind = Kind::other;  ///< each a block as it is, one value throughout, or neither
+    int64_t pitch = 0;        ///< bytes from row to row, unless they are neither
+  };
+  Rows rows(int64_t length) const;
+  char* row(const Rows& rows, int64_t number, const Span& span) const {
+    return base(span) + number * rows.pitch;
+  }
+  /// One value, repeated n times.
+  void repeat(const char* value, void* buffer, int64_t n) const { load_(value, 0, buffer, n); }
   /// Elements [begin, begin + n) as a block: in place if they lie like one, else copied to
   /// `buffer`. Padded to a multiple of kLanes when `pad` is set, which always copies an incomplete
   /// block.
   const void* read(int64_t begin, int64_t n, void* buffer, bool pad, const Span& span) const;
+  /// The same, padded, for a kernel: n equal elements are copied kLanes times only, and `walk` says
+  /// so.
+  const void* read(int64_t begin, int64_t n, void* buffer, codegen::Walk& walk,
+                   const Span& span) const;
   /// Where a kernel may read or write [begin, begin + n) directly, or null.
   void* target(int64_t begin, int64_t n, bool pad, const Span& span) const;
   /// Stores a block that was computed in a buffer.
   void write(const void* block, int64_t begin, int64_t n, const Span& span) const;
-  /// The one value of a constant stream, repeated n times.
-  void fill(void* buffer, int64_t n, const Span& span) const;
+  /// Element `begin`, repeated n times.
+  void fill(int64_t begin, void* buffer, int64_t n, const Span& span) const {
+    repeat(base(span) + offset(begin) * stored_size_, buffer, n);
+  }
   /// That are moved from or to memory.
   int64_t bytes_per_element() const { return constant_ || is_local() ? 0 : stored_size_; }
 
  private:
   int64_t offset(int64_t linear) const;
+  /// Whether [begin, begin + n) does not leave the innermost dimension.
+  bool in_one_row(int64_t begin, int64_t n) const {
+    return rank_ == 1 || sizes_[rank_ - 1] - begin % sizes_[rank_ - 1] >= n;
+  }
   /// Where element 0 is, or would be.
   char* base(const Span& span) const {
     if (place_.data) return place_.data;
@@ -67,11 +94,12 @@ class Stream {
 
   Place place_;
   DType dtype_;
-  Compute compute_;
   int64_t stored_size_, size_;
   int rank_ = 0;
   int64_t sizes_[kMaxRank], strides_[kMaxRank];
   bool native_, contiguous_, constant_;
+  kernels::LoadFn load_;
+  kernels::StoreFn store_;
 };
 
 }  // namespace grapnel::compile_detail

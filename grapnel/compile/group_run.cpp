@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "grapnel/base/thread_pool.h"
-
 namespace grapnel::compile_detail {
 
 using namespace capture;
@@ -16,8 +14,8 @@ namespace {
 
 /// Elements of work below which a second thread does not pay, for a program of one step.
 constexpr int64_t kWork = 32768;
-/// Columns that are reduced side by side.
-constexpr int64_t kStrip = 256;
+/// Rows that are shorter cost more to go through one by one than what is copied otherwise.
+constexpr int64_t kShortestRow = 128;
 constexpr size_t kBlockBytes = static_cast<size_t>(kBlock) * 8;
 
 int64_t size_of(Compute c) { return static_cast<int64_t>(element_size(dtype_of(c))); }
@@ -78,6 +76,25 @@ GroupRun::GroupRun(const Group& group, const BlockCode& code, const Trace& trace
       targets_.back().parts.resize(static_cast<size_t>(
           cut_.rows * ((cut_.row + kReduceChunk - 1) / kReduceChunk) * targets_.back().size));
   }
+  find_rows();
+}
+
+void GroupRun::find_rows() {
+  if (!kernel_) return;
+  for (const auto* streams : {&inputs_, &outputs_})
+    for (const Stream& s : *streams)
+      if (const int64_t length = s.run_length(); length > 0) row_ = std::min(row_, length);
+  if (row_ % codegen::kLanes != 0 || row_ < kShortestRow) row_ = kNoRows;
+  if (row_ > kBlock) return;
+  for (size_t k = 0; k < inputs_.size() + outputs_.size(); ++k) {
+    const bool is_input = k < inputs_.size();
+    const Stream::Rows rows =
+        is_input ? inputs_[k].rows(row_) : outputs_[k - inputs_.size()].rows(row_);
+    if (rows.kind == Stream::Rows::Kind::other ||
+        (!is_input && rows.kind == Stream::Rows::Kind::one_value))
+      return rows_.clear();
+    rows_.push_back(rows);
+  }
 }
 
 // Scratch memory of a group: blocks of inputs, blocks of outputs, values to reduce, and their
@@ -106,13 +123,16 @@ GroupRun::Pointers GroupRun::reduced_blocks(const Span& span) const {
 /// Blocks of up to `longest` elements; those of constants are filled.
 GroupRun::Blocks GroupRun::blocks(int64_t longest, const Span& span) const {
   Blocks result{SmallVector<const void*, 24>(inputs_.size()),
+                SmallVector<codegen::Walk, 24>(inputs_.size(), codegen::Walk::along),
                 SmallVector<void*, 24>(outputs_.size() + targets_.size())};
   char* const buffers = span.scratch + area_;
-  for (size_t k = 0; k < inputs_.size(); ++k)
-    if (inputs_[k].constant()) {
-      inputs_[k].fill(buffers + k * kBlockBytes, std::min(kBlock, padded(longest)), span);
-      result.in[k] = buffers + k * kBlockBytes;
-    }
+  for (size_t k = 0; k < inputs_.size(); ++k) {
+    if (!inputs_[k].constant()) continue;
+    char* const buffer = buffers + k * kBlockBytes;
+    result.in[k] = buffer;
+    if (kernel_) inputs_[k].read(0, longest, buffer, result.walks[k], span);
+    else inputs_[k].fill(0, buffer, std::min(kBlock, longest), span);
+  }
   return result;
 }
 
@@ -120,28 +140,85 @@ GroupRun::Blocks GroupRun::blocks(int64_t longest, const Span& span) const {
 void GroupRun::compute_block(Blocks& blocks, int64_t begin, int64_t n, const Span& span) const {
   char* const buffers = span.scratch + area_;
   const bool pad = kernel_ != nullptr;
-  for (size_t k = 0; k < inputs_.size(); ++k)
-    if (!inputs_[k].constant())
-      blocks.in[k] = inputs_[k].read(begin, n, buffers + k * kBlockBytes, pad, span);
+  for (size_t k = 0; k < inputs_.size(); ++k) {
+    if (inputs_[k].constant()) continue;
+    char* const buffer = buffers + k * kBlockBytes;
+    blocks.in[k] = pad ? inputs_[k].read(begin, n, buffer, blocks.walks[k], span)
+                       : inputs_[k].read(begin, n, buffer, false, span);
+  }
   for (size_t k = 0; k < outputs_.size(); ++k) {
     blocks.out[k] = outputs_[k].target(begin, n, pad, span);
     if (!blocks.out[k]) blocks.out[k] = buffers + (inputs_.size() + k) * kBlockBytes;
   }
-  if (kernel_) kernel_(blocks.in.data(), blocks.out.data(), scalars_.data(), padded(n));
+  if (kernel_)
+    kernel_(blocks.in.data(), blocks.walks.data(), blocks.out.data(), scalars_.data(), padded(n));
   else codegen::interpret(g_.program, blocks.in.data(), blocks.out.data(), scalars_.data(), n);
   for (size_t k = 0; k < outputs_.size(); ++k)
     if (blocks.out[k] == buffers + (inputs_.size() + k) * kBlockBytes)
       outputs_[k].write(blocks.out[k], begin, n, span);
 }
 
+void GroupRun::compute_rows(Blocks& blocks, int64_t begin, int64_t end, char* const* reduced,
+                            const Span& span) const {
+  using Kind = Stream::Rows::Kind;
+  struct Single {
+    const Stream* stream;
+    const char* value;
+    int64_t pitch;
+    char* buffer;
+  };
+  SmallVector<Single, 8> singles;
+  SmallVector<int64_t, 24> in_steps(inputs_.size()), out_steps(blocks.out.size());
+  const int64_t first = begin / row_;
+  for (size_t k = 0; k < inputs_.size(); ++k) {
+    const Stream& s = inputs_[k];
+    if (s.constant()) continue;
+    char* const start = s.row(rows_[k], first, span);
+    if (rows_[k].kind == Kind::values) {
+      blocks.in[k] = start;
+      in_steps[k] = rows_[k].pitch;
+    } else {
+      char* const buffer = span.scratch + area_ + k * kBlockBytes;
+      blocks.in[k] = buffer;
+      blocks.walks[k] = codegen::Walk::stay;
+      singles.push_back({&s, start, rows_[k].pitch, buffer});
+    }
+  }
+  for (size_t k = 0; k < outputs_.size(); ++k) {
+    const Stream::Rows& rows = rows_[inputs_.size() + k];
+    blocks.out[k] = outputs_[k].row(rows, first, span);
+    out_steps[k] = rows.pitch;
+  }
+  for (size_t k = 0; k < targets_.size(); ++k) {
+    blocks.out[outputs_.size() + k] = reduced[k];
+    out_steps[outputs_.size() + k] = row_ * targets_[k].size;
+  }
+  for (int64_t b = begin; b < end; b += row_) {
+    for (Single& s : singles) {
+      s.stream->repeat(s.value, s.buffer, codegen::kLanes);
+      s.value += s.pitch;
+    }
+    kernel_(blocks.in.data(), blocks.walks.data(), blocks.out.data(), scalars_.data(), row_);
+    for (size_t k = 0; k < in_steps.size(); ++k)
+      blocks.in[k] = static_cast<const char*>(blocks.in[k]) + in_steps[k];
+    for (size_t k = 0; k < out_steps.size(); ++k)
+      blocks.out[k] = static_cast<char*>(blocks.out[k]) + out_steps[k];
+  }
+}
+
 /// Runs the program on elements [begin, end). `reduced[k]` receives the source of reduction k,
 /// element `begin` first.
 void GroupRun::compute(int64_t begin, int64_t end, char* const* reduced, const Span& span) const {
   Blocks at = blocks(end - begin, span);
-  for (int64_t b = begin; b < end; b += kBlock) {
+  if (!rows_.empty() && begin % row_ == 0 && end % row_ == 0)
+    return compute_rows(at, begin, end, reduced, span);
+  int64_t row_end = begin - begin % row_ + row_;
+  for (int64_t b = begin, n; b < end; b += n) {
+    if (b == row_end) row_end += row_;
+    n = std::min({kBlock, end - b, row_end - b});
     for (size_t k = 0; k < targets_.size(); ++k)
       at.out[outputs_.size() + k] = reduced[k] + (b - begin) * targets_[k].size;
-    compute_block(at, b, std::min(kBlock, end - b), span);
+    compute_block(at, b, n, span);
   }
 }
 
@@ -172,7 +249,8 @@ int64_t GroupRun::stream(int64_t begin, int64_t end, const Span& span) const {
     // What was just read is in the cache, and a store past it would have to throw it out first.
     if (std::find(in.begin(), in.end(), out.back()) != in.end()) return begin;
   }
-  streaming_(in.data(), out.data(), scalars_.data(), n);
+  const SmallVector<codegen::Walk, 24> walks(in.size(), codegen::Walk::along);
+  streaming_(in.data(), walks.data(), out.data(), scalars_.data(), n);
   return begin + n;
 }
 
@@ -252,78 +330,6 @@ void GroupRun::finish() const {
       kernels::fold_chunks(t.kernels->chunk, first, chunks, t.size);
       store(t, first, r, 1, {});
     }
-}
-
-// --- columns ---
-
-namespace {
-
-/// Lane l of Note [Reduction tree] is here a row of values, one per column.
-void fold_lanes(const kernels::ReduceKernels& kernels, int64_t size, char* lane, int64_t used,
-                int64_t n) {
-  for (int64_t half = kReduceLanes / 2; half > 0; half /= 2)
-    for (int64_t l = 0; l < half && l + half < used; ++l)
-      kernels.combine(lane + l * kStrip * size, lane + (l + half) * kStrip * size, n);
-}
-
-}  // namespace
-
-void GroupRun::finish_columns(const Target& t, const char* partial, int64_t chunks, int64_t n,
-                              int64_t column, const Span& span) const {
-  std::vector<char> results(static_cast<size_t>(n * t.size)),
-      one(static_cast<size_t>(chunks * t.size));
-  for (int64_t i = 0; i < n; ++i) {
-    for (int64_t c = 0; c < chunks; ++c)
-      std::copy_n(partial + (c * n + i) * t.size, t.size, one.data() + c * t.size);
-    kernels::fold_chunks(t.kernels->chunk, one.data(), chunks, t.size);
-    std::copy_n(one.data(), t.size, results.data() + i * t.size);
-  }
-  store(t, results.data(), column, n, span);
-}
-
-void GroupRun::run_columns(int64_t grain) const {
-  const int64_t rows = cut_.row, width = cut_.elements / rows;  // a "row" of this cut is one column
-  const int64_t strips = (width + kStrip - 1) / kStrip,
-                chunks = (rows + kReduceChunk - 1) / kReduceChunk;
-  const int64_t lanes = std::min(rows, kReduceLanes);
-  base::parallel_for(
-      strips, std::max<int64_t>(1, grain / (rows * std::min(kStrip, width))),
-      [&](int64_t first, int64_t last) {
-        const Span span{thread_scratch(scratch_bytes()), 0, 0};
-        const Pointers lane = reduced_blocks(span);
-        Pointers row_of(targets_.size());
-        std::vector<std::vector<char>> partial(targets_.size());
-        for (int64_t s = first; s < last; ++s) {
-          const int64_t column = s * kStrip, n = std::min(kStrip, width - column);
-          for (size_t k = 0; k < targets_.size(); ++k)
-            partial[k].resize(static_cast<size_t>(chunks * n * targets_[k].size));
-          for (int64_t c = 0; c < chunks; ++c) {
-            const int64_t start = c * kReduceChunk, count = std::min(kReduceChunk, rows - start);
-            for (int64_t r = 0; r < count; ++r) {
-              // The first rows become the lanes; later ones are computed beside them and combined.
-              const bool fresh = r < kReduceLanes;
-              for (size_t k = 0; k < targets_.size(); ++k)
-                row_of[k] = lane[k] + (fresh ? r : lanes) * kStrip * targets_[k].size;
-              const int64_t begin = (start + r) * width + column;
-              compute(begin, begin + n, row_of.data(), span);
-              if (!fresh)
-                for (size_t k = 0; k < targets_.size(); ++k)
-                  targets_[k].kernels->combine(
-                      lane[k] + r % kReduceLanes * kStrip * targets_[k].size, row_of[k], n);
-            }
-            for (size_t k = 0; k < targets_.size(); ++k) {
-              fold_lanes(*targets_[k].kernels, targets_[k].size, lane[k],
-                         std::min(count, kReduceLanes), n);
-              std::copy_n(lane[k], n * targets_[k].size,
-                          partial[k].data() + c * n * targets_[k].size);
-            }
-          }
-          for (size_t k = 0; k < targets_.size(); ++k) {
-            if (chunks == 1) store(targets_[k], partial[k].data(), column, n, span);
-            else finish_columns(targets_[k], partial[k].data(), chunks, n, column, span);
-          }
-        }
-      });
 }
 
 }  // namespace grapnel::compile_detail

@@ -58,17 +58,24 @@ class GroupRun {
     mutable std::vector<char> parts;  ///< results of chunks, in row order
   };
   using Pointers = SmallVector<char*, 4>;
+  /// Columns that are reduced side by side.
+  static constexpr int64_t kStrip = 256;
 
+  void find_rows();
   size_t staging_bytes() const;
   int64_t reduced_elements() const;
   Pointers reduced_blocks(const Span& span) const;
   /// Where the program reads and writes one block.
   struct Blocks {
     SmallVector<const void*, 24> in;
+    SmallVector<codegen::Walk, 24> walks;
     SmallVector<void*, 24> out;
   };
   Blocks blocks(int64_t longest, const Span& span) const;
   void compute_block(Blocks& blocks, int64_t begin, int64_t n, const Span& span) const;
+  /// The same for whole rows, if all streams fall into rows.
+  void compute_rows(Blocks& blocks, int64_t begin, int64_t end, char* const* reduced,
+                    const Span& span) const;
   void compute(int64_t begin, int64_t end, char* const* reduced, const Span& span) const;
   /// Runs the streaming kernel from `begin` on, as far as it goes, and returns where it stopped.
   int64_t stream(int64_t begin, int64_t end, const Span& span) const;
@@ -85,6 +92,13 @@ class GroupRun {
   const Cut cut_;
   const size_t area_;
   SmallVector<Stream, 8> inputs_, outputs_;
+  /// Blocks end where a row of this many elements does: a row of weights or one value per row then
+  /// needs no copying.
+  static constexpr int64_t kNoRows = INT64_MAX;
+  int64_t row_ = kNoRows;
+  /// How inputs, then outputs, fall into rows; empty if some do not, or rows are longer than
+  /// blocks.
+  SmallVector<Stream::Rows, 8> rows_;
   std::vector<uint64_t> scalars_;
   std::vector<Target> targets_;
 };

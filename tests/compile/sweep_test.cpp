@@ -65,7 +65,8 @@ TEST_CASE(
 
 TEST_CASE("sweeps have eager's bits for rows of every length, type and layout") {
   manual_seed(11);
-  for (const int64_t length : {1, 2, 63, 64, 100, 4095, 4096, 4097, 9000, 70000})
+  for (const int64_t length :
+       {1, 2, 63, 64, 100, 128, 192, 512, 1088, 4095, 4096, 4097, 9000, 70000})
     for (const int64_t rows : {1, 3, 130}) {
       if (length * rows > 300000) continue;
       CAPTURE(length);
@@ -77,7 +78,16 @@ TEST_CASE("sweeps have eager's bits for rows of every length, type and layout") 
     CAPTURE(type);
     CHECK(same_as_eager(softmax_rows, randn({5, 77}).to(type)));
     CHECK(same_as_eager(norm_rows, randn({5, 77}).to(type)));
+    CHECK(same_as_eager(norm_rows, randn({5, 256}).to(type)));
   }
+  // Beside results of the row: a row for all rows, a number, a row for some, narrow and turned
+  // ones.
+  const Tensor weight = randn({256}), one = randn({1}), some = randn({4, 1, 256}),
+               mask = randn({256}) > 0, turned = randn({256, 12}).t().reshape({4, 3, 256});
+  const auto mixed = [&](const Tensor& x) {
+    return (softmax_rows(x * weight + one) - some) * mask.to(kFloat32) + turned;
+  };
+  CHECK(same_as_eager(mixed, randn({4, 3, 256})));
   CHECK(same_as_eager(softmax_rows, randn({40, 30}).t()));
   CHECK(same_as_eager(norm_rows, randn({3, 4, 5, 6}).permute({2, 0, 3, 1})));
   CHECK(same_as_eager([](const Tensor& x) { return x - x.sum({1, 2}, true); }, randn({6, 7, 8})));

@@ -81,6 +81,15 @@ TEST_CASE("an extreme of no values is an error that names the dimension") {
 TEST_CASE("extremes keep NaN and share the gradient evenly among equals") {
   CHECK(std::isnan(tensor({1.0, NAN, 3.0}).max().item<double>()));
   CHECK(std::isnan(tensor({NAN, 1.0, 3.0}).min().item<double>()));
+  for (const int64_t n : {1, 63, 64, 65, 130, 5000})
+    for (const int64_t at : {int64_t{0}, n / 2, n - 1}) {
+      Tensor x = arange(n).to(kFloat32);
+      x[at].fill_(NAN);
+      CHECK(std::isnan(x.max().item<float>()));
+      CHECK(std::isnan(x.min().item<float>()));
+      x[at].fill_(INFINITY);
+      CHECK(std::isinf(x.max().item<float>()));
+    }
   CHECK(gradient(tensor({3.0, 1.0, 3.0}), [](const Tensor& x) { return x.max(); }) ==
         Values{0.5, 0, 0.5});
   CHECK(values(max(tensor({1.0, 5.0}), tensor({2.0, 3.0}))) == Values{2, 5});

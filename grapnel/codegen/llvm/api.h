@@ -13,8 +13,8 @@
 
 namespace grapnel::codegen {
 
-/// Changes with every change of this file, of BlockProgram::Step or of the list of ops.
-inline constexpr uint32_t kLlvmApiVersion = 2;
+/// Changes with every change of this file, of BlockProgram::Step, BlockFn or the list of ops.
+inline constexpr uint32_t kLlvmApiVersion = 3;
 inline constexpr char kLlvmApiSymbol[] = "grapnel_llvm_api";
 
 /// A BlockProgram without its containers.

@@ -67,8 +67,11 @@ class KernelBuilder {
     // Everything is loaded before anything is stored: an output may lie over an input.
     for (int k = 0; k < p_.input_count; ++k)
       if (live_[static_cast<size_t>(k)])
-        refs_[static_cast<size_t>(k)] = emitter_.load(
-            type(k), element_at(in_[static_cast<size_t>(k)], k, i), element_alignment(k));
+        refs_[static_cast<size_t>(k)] =
+            emitter_.load(type(k),
+                          element_at(in_[static_cast<size_t>(k)], k,
+                                     b_.CreateAnd(i, walks_[static_cast<size_t>(k)])),
+                          element_alignment(k));
     for (int s = 0; s < p_.step_count; ++s)
       if (live_[static_cast<size_t>(first_ + s)])
         refs_[static_cast<size_t>(first_ + s)] = emit_step(p_.steps[s]);
@@ -111,7 +114,7 @@ class KernelBuilder {
 
   void make_function(base::Isa isa) {
     auto* signature = llvm::FunctionType::get(
-        b_.getVoidTy(), {pointer_, pointer_, pointer_, b_.getInt64Ty()}, false);
+        b_.getVoidTy(), {pointer_, pointer_, pointer_, pointer_, b_.getInt64Ty()}, false);
     function_ =
         llvm::Function::Create(signature, llvm::Function::ExternalLinkage, kKernelSymbol, module_);
     function_->addFnAttr(llvm::Attribute::NoUnwind);
@@ -119,7 +122,7 @@ class KernelBuilder {
       function_->addFnAttr("prefer-vector-width", "512");
       function_->addFnAttr("min-legal-vector-width", "512");
     }
-    n_ = function_->getArg(3);
+    n_ = function_->getArg(4);
   }
 
   llvm::BasicBlock* block(const char* name) {
@@ -139,18 +142,20 @@ class KernelBuilder {
   }
 
   void load_arguments() {
-    auto pointers = [&](unsigned argument, int count, std::vector<llvm::Value*>& to) {
+    auto words = [&](llvm::Type* word, unsigned argument, int count,
+                     std::vector<llvm::Value*>& to) {
       for (int k = 0; k < count; ++k)
-        to.push_back(b_.CreateLoad(
-            pointer_, b_.CreateConstInBoundsGEP1_64(pointer_, function_->getArg(argument),
-                                                    static_cast<uint64_t>(k))));
+        to.push_back(
+            b_.CreateLoad(word, b_.CreateConstInBoundsGEP1_64(word, function_->getArg(argument),
+                                                              static_cast<uint64_t>(k))));
     };
-    pointers(0, p_.input_count, in_);
-    pointers(1, p_.output_count, out_);
+    words(pointer_, 0, p_.input_count, in_);
+    words(b_.getInt64Ty(), 1, p_.input_count, walks_);
+    words(pointer_, 2, p_.output_count, out_);
     for (int k = 0; k < p_.scalar_count; ++k) {
       const int reg = p_.input_count + k;
       if (!live_[static_cast<size_t>(reg)]) continue;
-      llvm::Value* address = b_.CreateConstInBoundsGEP1_64(b_.getInt64Ty(), function_->getArg(2),
+      llvm::Value* address = b_.CreateConstInBoundsGEP1_64(b_.getInt64Ty(), function_->getArg(3),
                                                            static_cast<uint64_t>(k));
       refs_[static_cast<size_t>(reg)] =
           emitter_.broadcast(type(reg), b_.CreateLoad(emitter_.element(type(reg)), address));
@@ -211,7 +216,7 @@ class KernelBuilder {
   int first_ = 0;  // the first step's register
   std::vector<bool> live_;
   std::vector<Ref> refs_;
-  std::vector<llvm::Value*> in_, out_, buffers_;
+  std::vector<llvm::Value*> in_, walks_, out_, buffers_;
   llvm::Value* operand_list_ = nullptr;
 };
 

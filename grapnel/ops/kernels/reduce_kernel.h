@@ -12,8 +12,14 @@
 
 #include <cstdint>
 
+#include "grapnel/ops/kernels/lanes.h"
 #include "grapnel/ops/kernels/table.h"
 #include "grapnel/ops/scalar.h"
+
+namespace grapnel {
+struct Amax;
+struct Amin;
+}  // namespace grapnel
 
 namespace grapnel::kernels {
 
@@ -38,29 +44,77 @@ struct ReduceKernel {
   using S = Num<T, Isa>;
   GRAPNEL_INLINE static T combine(T a, T b) { return D::template combine<S>(S::of(a), S::of(b)).v; }
 
-  /// Folds lane[0, 2 * width) in halves. The widths are constants, so that every step is a few
-  /// registers wide and no loop.
-  template <int64_t width>
-  GRAPNEL_INLINE static void fold(T* lane) {
-    for (int64_t l = 0; l < width; ++l) lane[l] = combine(lane[l], lane[l + width]);
-    if constexpr (width > 1) fold<width / 2>(lane);
+  /// All lanes of a chunk, in registers.
+  class Chunk {
+   public:
+    GRAPNEL_INLINE explicit Chunk(const T* x) {
+#pragma GCC unroll 32
+      for (int i = 0; i < registers; ++i) lane_[i] = seen(R::load(x + i * R::count));
+    }
+    GRAPNEL_INLINE void combine_with(const T* x) {
+#pragma GCC unroll 32
+      for (int i = 0; i < registers; ++i)
+        lane_[i] = both(lane_[i], seen(R::load(x + i * R::count)));
+    }
+    /// Folds the lanes in halves: registers with registers, then halves of the last one.
+    GRAPNEL_INLINE T fold() {
+#pragma GCC unroll 8
+      for (int half = registers / 2; half > 0; half /= 2)
+#pragma GCC unroll 32
+        for (int i = 0; i < half; ++i) lane_[i] = both(lane_[i], lane_[i + half]);
+      const T result = fold_register<both, R::count / 2>(lane_[0]);
+      if constexpr (!skips_nan) return result;
+      const T nan = fold_register<sum, R::count / 2>(nan_);
+      return nan == nan ? result : nan;
+    }
+
+   private:
+    using R = Lanes<T, Isa>;
+    static constexpr int registers = kReduceLanes / R::count;
+    /// Maxima and minima set values aside that are NaN. For others `combine` is one instruction
+    /// instead of four that wait for each other.
+    static constexpr bool is_max = std::is_same_v<D, Amax>;
+    static constexpr bool skips_nan =
+        std::is_floating_point_v<T> && (is_max || std::is_same_v<D, Amin>);
+
+    GRAPNEL_INLINE static R both(R a, R b) {
+      if constexpr (!skips_nan) return D::template combine<R>(a, b);
+      else if constexpr (is_max) return select(a > b, a, b);
+      else return select(a < b, a, b);
+    }
+    GRAPNEL_INLINE R seen(R x) {
+      if constexpr (skips_nan) nan_ = select(x != x, x, nan_);
+      return x;
+    }
+    GRAPNEL_INLINE static R sum(R a, R b) { return a + b; }
+    template <R (*combine_two)(R, R), int width>
+    GRAPNEL_INLINE static T fold_register(R r) {
+      if constexpr (width == 0) return r.first();
+      else
+        return fold_register<combine_two, width / 2>(
+            combine_two(r, r.template from_above<width>()));
+    }
+
+    R lane_[registers];
+    R nan_ = R(0.0);  ///< 0 or NaN
+  };
+
+  /// n values and as many identities as are missing. Inlined, it would keep the lanes of all rows
+  /// in memory.
+  [[gnu::noinline]] static void complete(const T* x, int64_t n, T* lanes) {
+    for (int64_t l = 0; l < kReduceLanes; ++l)
+      lanes[l] = l < n ? x[l] : D::template identity<S>().v;
   }
 
   static void chunk(const void* in, int64_t n, void* out) {
     const T* x = static_cast<const T*>(in);
-    alignas(64) T lane[kReduceLanes];
-    if (n >= kReduceLanes) {
-      for (int64_t l = 0; l < kReduceLanes; ++l) lane[l] = x[l];
-      int64_t k = kReduceLanes;
-      for (; k + kReduceLanes <= n; k += kReduceLanes)
-        for (int64_t l = 0; l < kReduceLanes; ++l) lane[l] = combine(lane[l], x[k + l]);
-      for (int64_t l = 0; k + l < n; ++l) lane[l] = combine(lane[l], x[k + l]);
-    } else {
-      for (int64_t l = 0; l < kReduceLanes; ++l)
-        lane[l] = l < n ? x[l] : D::template identity<S>().v;
-    }
-    fold<kReduceLanes / 2>(lane);
-    *static_cast<T*>(out) = lane[0];
+    const int64_t whole = n / kReduceLanes * kReduceLanes;
+    alignas(64) T rest[kReduceLanes];
+    if (whole < n || n == 0) complete(x + whole, n - whole, rest);
+    Chunk c(whole > 0 ? x : rest);
+    for (int64_t k = kReduceLanes; k < whole; k += kReduceLanes) c.combine_with(x + k);
+    if (0 < whole && whole < n) c.combine_with(rest);
+    *static_cast<T*>(out) = c.fold();
   }
 
   static void columns(const void* in, int64_t rows, int64_t row_stride, int64_t columns,
