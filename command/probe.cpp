@@ -43,11 +43,18 @@ double Probe::now() {
       .count();
 }
 
+struct Probe::OpObserver final : TapeObserver {
+  explicit OpObserver(Probe& p) : probe(p) {}
+  void on_op(Node& node, std::span<const Tensor>) override { probe.on_op(node); }
+  Probe& probe;
+};
+
 void Probe::begin(int64_t step) {
   step_ = step;
   on_ = true;
   RunObserver::current = this;
-  TapeObserver::current = this;
+  ops_ = std::make_shared<OpObserver>(*this);
+  TapeObserver::add(ops_);
   drawing_ = Picture();
   drawing_.names = picture_.names;
 }
@@ -57,7 +64,7 @@ void Probe::end() {
   close_phase();
   on_ = false;
   RunObserver::current = nullptr;
-  TapeObserver::current = nullptr;
+  ops_.reset();
   if (!drawing_.empty()) picture_ = std::move(drawing_);
 }
 
@@ -101,7 +108,7 @@ void Probe::on_item(const capture::Trace& trace, const Item& item) {
   if (drawn_) drawing_.add_item(item);
 }
 
-void Probe::on_op(Node& node, std::span<const Tensor>) {
+void Probe::on_op(Node& node) {
   if (record::active()) return;
   // Told after the op: it ran since the one before.
   const double end = now();

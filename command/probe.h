@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -23,7 +24,7 @@ struct Span {
   int64_t step = 0;
 };
 
-class Probe final : grapnel::RunObserver, grapnel::TapeObserver {
+class Probe final : grapnel::RunObserver {
  public:
   Probe() = default;
   ~Probe() { end(); }
@@ -63,10 +64,14 @@ class Probe final : grapnel::RunObserver, grapnel::TapeObserver {
  private:
   void on_graph(const grapnel::capture::Trace& trace) override;
   void on_item(const grapnel::capture::Trace& trace, const Item& item) override;
-  void on_op(grapnel::Node& node, std::span<const grapnel::Tensor> outputs) override;
+  void on_op(grapnel::Node& node);
   void close_phase();
 
+  /// Tells the probe about ops on the tape while it lives.
+  struct OpObserver;
+
   bool on_ = false;
+  std::shared_ptr<OpObserver> ops_;
   int64_t step_ = 0;
   double phase_start_ = 0, last_op_ = 0;
   const char* phase_ = nullptr;
