@@ -83,7 +83,12 @@ class Engine final : public detail::Driver {
     if (transport_->allows_thread()) {
       auto connected = Future<Done>::make();
       thread_ = std::thread([this, connected] { communicate(connected); });
-      connected.wait();
+      try {
+        connected.wait();
+      } catch (...) {
+        thread_.join();
+        throw;
+      }
       if (transport_->allows_any_thread()) detail::driver.store(this, std::memory_order_release);
     } else {
       transport_->connect();
@@ -144,8 +149,10 @@ class Engine final : public detail::Driver {
     turn.unlock();
     Lock lock(mutex_);
     waits_at_once_ = done;
+    // The communication thread may be in a long nap; a trusted post must not wait for its end.
+    const bool may_nap = !drove_recently();
     last_drive_ = Clock::now();
-    if (rest || !commands_.empty() || !notes_.empty()) {
+    if (rest || may_nap || !commands_.empty() || !notes_.empty()) {
       needed_ = true;
       changed_.notify_all();
     }
@@ -244,7 +251,7 @@ class Engine final : public detail::Driver {
       transport_->connect();
       connected.set_result(Done());
     } catch (...) {
-      connected.set_error(std::current_exception());
+      return connected.set_error(std::current_exception());
     }
     // Naps are of microseconds; the kernel may round them up to fifty more unless told not to.
     prctl(PR_SET_TIMERSLACK, 1000UL);
@@ -326,23 +333,29 @@ class Engine final : public detail::Driver {
       else begin(std::move(posted));
     }
     for (size_t i = 0; i < active_.size();) {
-      bool done = true;
+      const auto take = [&] {
+        Active taken = std::move(active_[i]);
+        active_.erase(active_.begin() + static_cast<int64_t>(i));
+        return taken;
+      };
       try {
-        done = transport_->test(active_[i].ticket);
-        if (done) {
-          moved = true;
-          Active finished = std::move(active_[i]);
-          active_.erase(active_.begin() + static_cast<int64_t>(i));
-          finished.done();
+        if (!transport_->test(active_[i].ticket)) {
+          ++i;
           continue;
         }
       } catch (const std::exception& e) {
         const PostedPtr posted = active_[i].posted;
-        active_.erase(active_.begin() + static_cast<int64_t>(i));
+        lost_.push_back(take());
         broken(posted, e);
         continue;
       }
-      ++i;
+      moved = true;
+      const Active finished = take();
+      try {
+        finished.done();
+      } catch (const std::exception& e) {
+        broken(finished.posted, e);
+      }
     }
     while (const char* note = transport_->next_note()) heard_.push_back({note, Clock::now(), 0});
     if (!heard_.empty()) act_on_notes();
@@ -387,6 +400,7 @@ class Engine final : public detail::Driver {
                            complete(posted);
                          }});
     } catch (const std::exception& e) {
+      lost_.push_back({0, posted, nullptr});
       broken(posted, e);
     }
   }
@@ -431,7 +445,14 @@ class Engine final : public detail::Driver {
         static_cast<size_t>(transport_->size(posted->line)));
     const Call exchange{
         .kind = CallKind::all_gather, .dtype = DType::UInt8, .count = sizeof(Fingerprint)};
-    const Ticket ticket = transport_->start(posted->line, {exchange, mine.get(), all->data()});
+    Ticket ticket = 0;
+    try {
+      ticket = transport_->start(posted->line, {exchange, mine.get(), all->data()});
+    } catch (const std::exception& e) {
+      lost_.push_back({ticket, posted, [mine, all] {}});
+      queue.clear();  // of one group, so all have failed with this one
+      return broken(posted, e);
+    }
     active_.push_back({ticket, posted, [this, posted, mine, all, &queue] {
                          bool same = true;
                          for (size_t r = 0; r < all->size() && same; ++r) {
@@ -492,7 +513,7 @@ class Engine final : public detail::Driver {
   std::vector<Closing> closing_;
   std::atomic<bool> timed_out_{false};
   bool stopping_ = false, stopped_ = false;
-  bool needed_ = false;         ///< a thread that drove has left something under way
+  bool needed_ = false;         ///< by a thread that drove: it left something under way
   bool waits_at_once_ = false;  ///< the last collective was driven by the thread that waited for it
   Clock::time_point last_drive_{}, last_post_{};
   // Of whoever has the turn:
@@ -506,6 +527,9 @@ class Engine final : public detail::Driver {
   };
   std::deque<Heard> heard_;
   std::vector<Active> active_;
+  /// What MPI failed at. Parts of it may still be under way and write to its memory, so that is
+  /// kept for good.
+  std::vector<Active> lost_;
   std::map<Line, std::deque<PostedPtr>> unchecked_;
   std::function<void()> progress_;
   std::thread thread_, watchdog_;

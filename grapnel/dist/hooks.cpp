@@ -45,7 +45,7 @@ BucketHook step_after(BucketHook inner, std::function<void(const Tensor&, const 
   for (const Tensor& t : only) chosen.insert(t.impl_ptr());
   return [inner = std::move(inner), step = std::move(step), chosen = std::move(chosen),
           keep = std::move(only)](GradBucket& bucket) {
-    return inner(bucket).then([&bucket, step, chosen](const Tensor& result) {
+    return inner(bucket).then([bucket, step, chosen](const Tensor& result) {
       // The gradients of the result, not of the buffer: the inner hook may have made a new tensor.
       const std::vector<Tensor> grads = bucket.views_of(result.view({-1}));
       for (size_t i = 0; i < grads.size(); ++i) {

@@ -67,6 +67,9 @@ struct JoinAccess {
       // The others would wait for this rank.
       channel.abort(str("the body of join ended with an exception: ", e.what()));
       throw;
+    } catch (...) {
+      channel.abort("the body of join ended with an exception that is no std::exception");
+      throw;
     }
     while (true) {
       const Round round = exchange(m, channel, false);

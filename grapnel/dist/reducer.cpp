@@ -27,10 +27,18 @@ Reducer::Reducer(std::vector<Parameter> parameters, ProcessGroup group, ReducerO
 }
 
 Reducer::~Reducer() {
+  settle();
   for (Slot& slot : slots_) {
     slot.ready_hook.remove();
     if (slot.full.defined()) slot.tensor.set_data(slot.full);
   }
+}
+
+// A bucket stays where it is until its hook's Future is complete. Every operation has a deadline,
+// so that is soon, whatever became of the other ranks.
+void Reducer::settle() const {
+  for (const Bucket& bucket : buckets_)
+    if (bucket.result.valid()) bucket.result.wait_for(group_.timeout());
 }
 
 void Reducer::attach_hooks() {
@@ -48,6 +56,7 @@ void Reducer::attach_hooks() {
 void Reducer::reset(ProcessGroup group) {
   check(engine::current_depth() == 0,
         "reset: a backward pass is under way; buckets cannot be laid out now.");
+  settle();
   group_ = std::move(group);
   used_channel_ = group_.channel("used parameters");
   divisor_ = group_.size();
@@ -522,8 +531,7 @@ void Reducer::give_up(size_t bucket) {
     group_.abort(failure_);
     // Callbacks of other buckets may refer to them, and to what the hook captured; they end soon,
     // since the group is given up.
-    for (Bucket& b : buckets_)
-      if (b.result.valid()) b.result.wait_for(group_.timeout());
+    settle();
     // What is still under way may write to the buffers later; gradients must not see that.
     if (!options_.gradient_as_bucket_view) return;
     for (Slot& slot : slots_)

@@ -144,6 +144,7 @@ class Reducer {
   }
   bool counting() const { return options_.static_graph && expected_.empty(); }
   void rebuild();
+  void settle() const;
   void start_pass();
 
   void on_grad(size_t index, bool defined);

@@ -634,3 +634,15 @@ TEST_CASE(
     CHECK(number(module->p[2].detach()[0]) == doctest::Approx(0.8));
   });
 }
+
+TEST_CASE("join ends on all ranks, whatever one of them throws") {
+  on_ranks(2, [](ProcessGroup group) {
+    DistributedDataParallel model(one(), group);
+    const auto body = [&] {
+      if (group.rank() == 1) throw 7;
+      pass(model, {1});
+    };
+    if (group.rank() == 1) CHECK_THROWS_AS(dist::join(model, body), int);
+    else CHECK_THROWS_AS(dist::join(model, body), dist::CommError);
+  });
+}

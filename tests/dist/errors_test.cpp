@@ -333,6 +333,38 @@ TEST_CASE(
   });
 }
 
+TEST_CASE("comm.F3: a bucket stays until its hook is done, although backward ended early") {
+  on_ranks(1, [](ProcessGroup group) {
+    for (const bool resets : {false, true}) {
+      const auto late = Future<Tensor>::make();
+      std::thread completes;
+      auto module = weighted({{1}, {1}});
+      {
+        DistributedDataParallel model(module, group, {.buckets = {{1}, {0}}});
+        auto optimizer = std::make_shared<optim::SGD>(model.parameters(), 0.1);
+        model.register_comm_hook(dist::hooks::hook_then_optimizer(
+            [&](GradBucket& bucket) {
+              completes = std::thread([late, buffer = bucket.buffer()] {
+                std::this_thread::sleep_for(30ms);
+                late.set_result(buffer);
+              });
+              return late;
+            },
+            optimizer));
+        module->p[0].register_hook([](const Tensor&) { throw Error("mine"); });
+        CHECK(has(error_of<Error>([&] { pass(model, {1, 1}); }), "mine"));
+        if (resets) {
+          model.reset(group);
+          CHECK(late.done());
+        }
+      }
+      CHECK(late.done());
+      completes.join();
+      CHECK(number(module->p[1].detach()) == doctest::Approx(0.9));
+    }
+  });
+}
+
 TEST_CASE(
     "comm.E17: a rank that stops taking part: the others get a timeout, gradients stay, and a "
     "checkpoint can be made") {

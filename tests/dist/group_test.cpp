@@ -291,3 +291,19 @@ TEST_CASE("sums of every length are complete on all ranks, several at a time") {
     }
   });
 }
+
+TEST_CASE("ranks that sum different numbers of elements get an error, and the next group works") {
+  on_ranks(2, [](ProcessGroup group) {
+    {
+      const Tensor t = ones({group.rank() == 0 ? 1'000'000 : 500'000});
+      CHECK_THROWS_AS(group.all_reduce(t).wait(), dist::CommError);
+    }
+    // Memory that was let go too early would be written to now.
+    const Tensor fresh = zeros({1'000'000});
+    const ProcessGroup next = group.renew();
+    const Tensor one = ones({1});
+    next.all_reduce(one).wait();
+    CHECK(number(one) == 2);
+    CHECK(all_are(fresh, 0));
+  });
+}

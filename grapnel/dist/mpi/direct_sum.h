@@ -68,12 +68,13 @@ class DirectSum {
     whole_ = t_.count * t_.element_bytes <= kShortBytes;
     piece_ =
         whole_ ? t_.count : std::max<int64_t>(1, kPieceBytes / t_.element_bytes / ranks_) * ranks_;
-    begin_pieces();
   }
 
   DirectSum(const DirectSum&) = delete;
   DirectSum& operator=(const DirectSum&) = delete;
 
+  /// Once, before advance(). If it throws, messages may be under way: keep the object.
+  void begin() { begin_pieces(); }
   /// Goes on as far as it can without waiting; true when everything is summed.
   bool advance() {
     for (bool moved = true; moved;) {

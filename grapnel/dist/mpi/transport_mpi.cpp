@@ -177,9 +177,11 @@ class Transport final : public MpiTransport {
   }
 
   Ticket start(Line line, const MpiOperation& operation) override {
-    Pending pending;
+    // Kept even if it fails halfway: MPI may still write to what has begun.
+    Pending& pending = pending_[++last_ticket_];
+    const Ticket ticket = last_ticket_;
     issue(lines_[static_cast<size_t>(line)], operation, pending);
-    return keep(std::move(pending));
+    return ticket;
   }
 
   bool test(Ticket ticket) override {
@@ -373,6 +375,7 @@ class Transport final : public MpiTransport {
     if (few && has_tags_ && call.count > 0 && call.count <= largest_) {
       pending.sum = std::make_unique<DirectSum>(
           DirectSum::Task{line.comm, data, call.count, size, type, op, line.sums++}, buffers_);
+      pending.sum->begin();
       return;
     }
     const int64_t most = std::min(largest_, kPieceBytes / size);
