@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/thread_pool.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/record.h"
@@ -58,12 +57,18 @@ struct Block {
   int64_t begin, count;
 };
 
+/// Elements [begin, begin + count) in memory, without shape and history. Views made by ops would
+/// cost more than the update of a small parameter.
+Tensor part_of(const Tensor& t, int64_t begin, int64_t count) {
+  const TensorImpl& whole = t.impl();
+  return Tensor(TensorImpl::create(whole.storage, whole.dtype, {count}, {1}, whole.offset + begin));
+}
+
 void run_block(const Block& block) {
   const auto& [tensors, fn] = *block.update;
-  if (block.count == tensors[0].numel()) return fn(tensors);
   std::vector<Tensor> parts(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i)
-    if (tensors[i].defined()) parts[i] = tensors[i].narrow(0, block.begin, block.count);
+    if (tensors[i].defined()) parts[i] = part_of(tensors[i], block.begin, block.count);
   fn(parts);
 }
 
@@ -72,7 +77,8 @@ void run_block(const Block& block) {
 // gives the same bits, because
 //   - no two of them touch the same memory, else they do not run together;
 //   - their tensors have no history, so nothing is recorded for backward whatever the grad mode is,
-//     and no recorder is open. Inference mode, which decides what may be written, is carried along;
+//     and no recorder is open. Nor are they marked as made in inference mode, which would decide
+//     where they may be written;
 //   - autocast concerns products only, and the pool sets rounding and denormals as the caller has
 //     them;
 //   - what is allocated on first use has been by then, since addresses were looked at; reference
@@ -94,9 +100,7 @@ void run_together(const std::vector<Update>& updates) {
   }
   if (elements > 0) ends.push_back(blocks.size());
 
-  const bool inference = InferenceMode::is_enabled();
   base::parallel_for(static_cast<int64_t>(ends.size()), 1, [&](int64_t begin, int64_t end) {
-    const InferenceGuard mode(inference);
     for (auto piece = static_cast<size_t>(begin); piece < static_cast<size_t>(end); ++piece)
       for (size_t b = piece == 0 ? 0 : ends[piece - 1]; b < ends[piece]; ++b) run_block(blocks[b]);
   });
@@ -110,8 +114,7 @@ void UpdatePass::add(Update update) {
     run();
     return update.fn(update.tensors);
   }
-  for (Tensor& t : update.tensors)
-    if (t.defined()) t = t.detach().contiguous().view({t.numel()});
+  update.tensors[kGrad] = update.tensors[kGrad].contiguous();
   updates_.push_back(std::move(update));
 }
 
