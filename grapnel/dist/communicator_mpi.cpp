@@ -108,7 +108,9 @@ class Engine final : public detail::Driver {
           describe(*posted), ", was refused, because the group was given up: ", posted->fate->text,
           "\nAll ranks can make another with ProcessGroup::renew()."))));
     }
-    posted->trusted = !posted->may_block && waits_at_once_ && drove_recently();
+    // Not while the communication thread is in a long nap: should the caller not wait after all,
+    // it would be the end of the nap before anything begins.
+    posted->trusted = !posted->may_block && waits_at_once_ && drove_recently() && !in_long_nap_;
     last_post_ = Clock::now();
     const bool wake = !posted->trusted;
     pending_.insert({posted->op->deadline, posted});
@@ -149,10 +151,8 @@ class Engine final : public detail::Driver {
     turn.unlock();
     Lock lock(mutex_);
     waits_at_once_ = done;
-    // The communication thread may be in a long nap; a trusted post must not wait for its end.
-    const bool may_nap = !drove_recently();
     last_drive_ = Clock::now();
-    if (rest || may_nap || !commands_.empty() || !notes_.empty()) {
+    if (rest || !commands_.empty() || !notes_.empty()) {
       needed_ = true;
       changed_.notify_all();
     }
@@ -273,13 +273,15 @@ class Engine final : public detail::Driver {
       if (nothing_to_poll) {
         // Notes of other ranks have to be seen, too, but there is no hurry; more so if somebody may
         // have been trusted in vain.
+        in_long_nap_ = !drove_recently();
         const auto nap =
-            drove_recently() ? std::chrono::microseconds(500) : std::chrono::milliseconds(20);
+            in_long_nap_ ? std::chrono::milliseconds(20) : std::chrono::microseconds(500);
         changed_.wait_for(lock, nap, [&] {
           return stopping_ || needed_ || !notes_.empty() ||
                  std::any_of(commands_.begin(), commands_.end(),
                              [](const PostedPtr& p) { return !p->trusted; });
         });
+        in_long_nap_ = false;
         continue;
       }
       lock.unlock();
@@ -513,6 +515,7 @@ class Engine final : public detail::Driver {
   std::vector<Closing> closing_;
   std::atomic<bool> timed_out_{false};
   bool stopping_ = false, stopped_ = false;
+  bool in_long_nap_ = false;    ///< the communication thread
   bool needed_ = false;         ///< by a thread that drove: it left something under way
   bool waits_at_once_ = false;  ///< the last collective was driven by the thread that waited for it
   Clock::time_point last_drive_{}, last_post_{};
