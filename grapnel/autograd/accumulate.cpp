@@ -8,6 +8,7 @@
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/loop_nest.h"
+#include "grapnel/ops/opaque_arguments.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel {
@@ -69,6 +70,8 @@ Shape grad_strides(const TensorImpl& leaf) {
 // adopted nor changed.
 void AccumulateGrad::write(Tensor& grad, bool seed_is_callers) {
   AutogradMeta& meta = *find_meta(leaf_);
+  const bool stays = meta.grad.defined() && !meta.grad.requires_grad() && !GradMode::is_enabled();
+  if (!stays) record::before_grad_is_replaced(meta);
   std::lock_guard guard(meta.grad_mutex);
   journal_grad(meta);
   if (GradMode::is_enabled()) {

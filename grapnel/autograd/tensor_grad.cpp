@@ -5,6 +5,7 @@
 #include "grapnel/autograd/meta.h"
 #include "grapnel/ops/define.h"
 #include "grapnel/ops/functions.h"
+#include "grapnel/ops/opaque_arguments.h"
 #include "grapnel/ops/tape.h"
 
 namespace grapnel {
@@ -41,6 +42,7 @@ const Tensor& Tensor::grad() const {
 }
 Tensor& Tensor::mutable_grad() const {
   AutogradMeta& meta = autograd_meta(*this);
+  record::before_grad_is_replaced(meta);
   journal_grad(meta);
   return meta.grad;
 }
@@ -53,6 +55,7 @@ void Tensor::set_grad(Tensor grad) const {
     check(!grad.is_same(*this), "set_grad: a tensor cannot be its own gradient.");
   }
   AutogradMeta& meta = autograd_meta(*this);
+  record::before_grad_is_replaced(meta);
   std::lock_guard guard(meta.grad_mutex);
   journal_grad(meta);
   std::swap(meta.grad, grad);
@@ -60,6 +63,7 @@ void Tensor::set_grad(Tensor grad) const {
 void Tensor::reset_grad() const {
   if (AutogradMeta* meta = find_meta(*this)) {
     Tensor dying;
+    record::before_grad_is_replaced(*meta);
     std::lock_guard guard(meta->grad_mutex);
     journal_grad(*meta);
     std::swap(meta->grad, dying);

@@ -4,6 +4,7 @@
 #include "grapnel/autograd/meta.h"
 #include "grapnel/ops/compiled_args.h"
 #include "grapnel/ops/functions.h"
+#include "grapnel/ops/opaque_arguments.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel {
@@ -143,6 +144,7 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
 
 void write_retained(AutogradMeta& tensor, const Tensor& grad) {
   if (!grad.defined() || !tensor.alive.load(std::memory_order_acquire)) return;
+  record::before_grad_is_replaced(tensor);
   journal_grad(tensor);
   tensor.grad = tensor.grad.defined() ? tensor.grad + grad : grad.clone();
 }

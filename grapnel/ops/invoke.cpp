@@ -1,8 +1,11 @@
 #include "grapnel/ops/invoke.h"
 
+#include <bit>
+
 #include "grapnel/ops/loop_nest.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
+#include "grapnel/ops/opaque_arguments.h"
 #include "grapnel/ops/record.h"
 #include "grapnel/ops/tape.h"
 
@@ -15,6 +18,12 @@ struct InvokeCall {
   /// Arguments that are handed over themselves: a leaf comes with its grad().
   variable_list given;
 };
+
+/// Opaque calls of this thread that wait to be run, as long as their traces keep them.
+thread_local std::vector<std::weak_ptr<const InvokeCall>> waiting;
+void forget_what_ran() {
+  std::erase_if(waiting, [](const auto& call) { return call.expired(); });
+}
 
 void check_like(const Tensor& want, const Tensor& got) {
   if (!got.defined()) return;
@@ -89,6 +98,15 @@ Tensor pending_like(const Tensor& t) {
 
 }  // namespace
 
+void record::before_grad_is_replaced(const AutogradMeta& tensor) {
+  if (!active() || waiting.empty()) return;
+  forget_what_ran();
+  for (const auto& weak : waiting)
+    if (const auto call = weak.lock())
+      for (const Tensor& t : call->given)
+        if (t.defined() && t.impl().autograd == &tensor) return before_user_code();
+}
+
 namespace invoke_detail {
 
 variable_list call(Kind kind, Body body, const variable_list& inputs, size_t outputs) {
@@ -112,8 +130,13 @@ variable_list call(Kind kind, Body body, const variable_list& inputs, size_t out
     const Invoke::Attrs attrs{kept.get()};
     record::append(op_of<Invoke>, {pointers.data(), pointers.size()}, &attrs, results,
                    /*inplace=*/false);
-    if (kind == Kind::effect) record::keep(std::move(kept));
-    else record::keep_opaque(std::move(kept));
+    if (kind == Kind::effect) {
+      record::keep(std::move(kept));
+    } else {
+      if (std::has_single_bit(waiting.size())) forget_what_ran();
+      waiting.push_back(kept);
+      record::keep_opaque(std::move(kept));
+    }
   } else {
     const bool recording = GradMode::is_enabled();
     GradMode::set_enabled(false);

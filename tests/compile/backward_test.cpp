@@ -108,8 +108,29 @@ TEST_CASE(
           }
         },
         options)();
-    CHECK(seen.size() == 4);
+    CHECK(seen == std::vector<double>{4, 8, 2, 4});
     CHECK(x.item<double>() == 1);
+  });
+}
+
+TEST_CASE("an opaque hook on a leaf finds the gradient of its turn, whatever becomes of it later") {
+  on_each_backend([](const CompileOptions& options) {
+    Tensor w = ones({3}, requires_grad());
+    std::vector<double> seen;
+    w.register_post_accumulate_grad_hook(
+        opaque([&](const Tensor& leaf) { seen.push_back(leaf.grad().sum().item<double>()); }));
+    auto step = compile(
+        [&] {
+          (w * 2.0).sum().backward();
+          (w * 3.0).sum().backward();  // adds to the same tensor
+          w.reset_grad();
+          w.sum().backward();
+          w.set_grad(zeros({3}));
+        },
+        options);
+    step();
+    step();
+    CHECK(seen == std::vector<double>{6, 15, 3, 6, 15, 3});
   });
 }
 

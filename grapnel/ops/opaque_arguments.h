@@ -1,0 +1,16 @@
+/// A seam like those in record.h: opaque calls look at more of a tensor than its elements.
+#pragma once
+
+namespace grapnel {
+
+struct AutogradMeta;
+
+namespace record {
+
+/// Called before grad() of a tensor becomes another tensor. Opaque calls that were recorded with
+/// this tensor as an argument run first: they may ask for its gradient, and have to find the one of
+/// their turn.
+void before_grad_is_replaced(const AutogradMeta& tensor);
+
+}  // namespace record
+}  // namespace grapnel
