@@ -8,12 +8,13 @@
 
 namespace grapnel::hooks {
 
-/// The dimensions of t, those with the largest strides first.
+/// The dimensions of t, those with the largest strides first, equal ones in their order.
 inline Shape memory_order(const Tensor& t) {
   Shape order;
   for (int64_t d = 0; d < t.dim(); ++d) order.push_back(d);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return t.stride(a) > t.stride(b); });
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return t.stride(a) != t.stride(b) ? t.stride(a) > t.stride(b) : a < b;
+  });
   return order;
 }
 inline Shape inverse(const Shape& order) {
