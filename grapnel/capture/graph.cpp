@@ -125,9 +125,8 @@ Graph Graph::from_trace(const capture::Trace& trace, const std::vector<capture::
       return fresh;
     }
     const Id id = add(v);
-    g.values_[id].constant =
-        Tensor(TensorImpl::create(trace.slots[from.slot].held, from.dtype, geometry.sizes,
-                                  geometry.strides, geometry.offset));
+    g.values_[id].constant = Tensor(TensorImpl::create(
+        trace.held[from.slot], from.dtype, geometry.sizes, geometry.strides, geometry.offset));
     return id;
   };
   for (const capture::Instruction& c : trace.calls) {

@@ -15,6 +15,7 @@ namespace grapnel {
 
 void capture::Trace::clear() {
   slots.clear();
+  held.clear();
   values.clear();
   calls.clear();
   ids.clear();
@@ -40,14 +41,8 @@ using namespace capture;
 constinit thread_local Recorder* current [[gnu::tls_model("initial-exec")]] = nullptr;
 constinit thread_local int walks [[gnu::tls_model("initial-exec")]] = 0;
 
-void call(const Op& op, Inputs inputs, const void* attrs, Outputs& out) {
-  current->call(op, inputs, attrs, out);
-}
 void append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out, bool inplace) {
   current->append(op, inputs, attrs, out, inplace);
-}
-Tensor pending_empty(const Shape& sizes, DType dtype) {
-  return current->pending_empty(sizes, dtype);
 }
 void flush(const char* what) {
   if (active()) current->flush_for(what);
@@ -138,15 +133,14 @@ RecordScope::~RecordScope() {
 
 SlotId Recorder::lift(const StoragePtr& storage) {
   const auto id = static_cast<SlotId>(trace_.slots.size());
-  Slot& slot = trace_.slots.emplace_back();
-  slot.held = storage;
+  new (trace_.slots.extend(1))
+      Slot{.storage = storage.get(), .bytes = storage->bytes(), .outside = true};
+  trace_.held.resize(id + 1);
+  trace_.held[id] = storage;
   if (storage->borrowed()) {
     blobs_.push_back(storage);
-    slot.held = snapshot(*storage);
+    trace_.held[id] = snapshot(*storage);
   }
-  slot.storage = storage.get();
-  slot.outside = true;
-  slot.bytes = storage->bytes();
   outside_.add(id, trace_.slots);
   return id;
 }
@@ -259,25 +253,27 @@ ValueId Recorder::find(const Tensor& t) const {
 
 ValueId Recorder::value_of(const Tensor& t) { return operand(t); }
 
-Tensor Recorder::pending_empty(const Shape& sizes, DType dtype) {
+[[gnu::always_inline]] inline Tensor Recorder::pending_empty(const Shape& sizes, DType dtype) {
   Tensor t(TensorImpl::lazy(sizes, dtype));
   Storage& storage = *t.impl().storage;
   const auto id = static_cast<SlotId>(trace_.slots.size());
-  Slot& slot = trace_.slots.emplace_back();
-  slot.storage = &storage;
-  slot.bytes = storage.bytes();
+  new (trace_.slots.extend(1)) Slot{.storage = &storage, .bytes = storage.bytes()};
   storage.set_pending(this, id);
   return t;
+}
+
+Tensor pending_empty(const Shape& sizes, DType dtype) {
+  return current->pending_empty(sizes, dtype);
 }
 
 // --- calls ---
 
 [[gnu::always_inline]] inline uint32_t Recorder::write_attrs(const Op& op, const void* attrs) {
+  if (op.attrs_size == 0) return 0;
   const auto at = static_cast<uint32_t>(trace_.attrs.size());
-  if (op.attrs_size > 0)
-    std::memcpy(trace_.attrs.extend((op.attrs_size + sizeof(std::max_align_t) - 1) /
-                                    sizeof(std::max_align_t)),
-                attrs, op.attrs_size);
+  std::memcpy(trace_.attrs.extend((op.attrs_size + sizeof(std::max_align_t) - 1) /
+                                  sizeof(std::max_align_t)),
+              attrs, op.attrs_size);
   return at;
 }
 
@@ -285,7 +281,8 @@ void Recorder::mark_written(const Tensor& t, SlotId slot) {
   Slot& s = trace_.slots[slot];
   if (!s.outside || s.written) return;
   s.written = true;
-  s.held = t.impl().storage;  // not a copy of borrowed memory: the write is for its owner
+  trace_.held[slot] =
+      t.impl().storage;  // not a copy of borrowed memory: the write is for its owner
   Storage& storage = *t.impl().storage;
   versions_.emplace_back(t.impl().storage, storage.version());
   // The slot holds the storage, so hiding its data takes nothing away that the trace could not give
@@ -327,7 +324,8 @@ void Recorder::view(const Op& op, Inputs inputs, const void* attrs, Outputs& out
   append(op, inputs, attrs, views, /*inplace=*/false);
 }
 
-void Recorder::call(const Op& op, Inputs inputs, const void* attrs, Outputs& out) {
+[[gnu::always_inline]] inline void Recorder::call(const Op& op, Inputs inputs, const void* attrs,
+                                                  Outputs& out) {
   if (op.family == Family::view) return view(op, inputs, attrs, out);
   Specs specs;
   op.infer(inputs, attrs, specs);
@@ -340,6 +338,9 @@ void Recorder::call(const Op& op, Inputs inputs, const void* attrs, Outputs& out
     *id++ = add_value(impl, impl.storage->pending_slot(), /*linear=*/true);
   }
   add_call(op, inputs.size(), specs.size(), attrs, /*inplace=*/false);
+}
+void call(const Op& op, Inputs inputs, const void* attrs, Outputs& out) {
+  current->call(op, inputs, attrs, out);
 }
 
 void Recorder::append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out,
@@ -402,12 +403,13 @@ void Recorder::materialize(Storage& storage) {
 
 void Recorder::close() {
   trace_.key.push_back(key::kLive);
+  trace_.held.resize(trace_.slots.size());
   for (SlotId i = 0; i < trace_.slots.size(); ++i) {
     Slot& s = trace_.slots[i];
     if (s.outside) {
       if (s.written) s.storage->clear_pending();
     } else if (s.storage) {
-      s.held = StoragePtr(s.storage);
+      trace_.held[i] = StoragePtr(s.storage);
       s.live = true;
       s.storage->clear_pending();
     }
@@ -440,11 +442,7 @@ Trace Recorder::take() {
 
 void Recorder::flush() {
   // What needs no computation happened when it was called: undoing it later would be wrong.
-  if (trace_.empty()) {
-    for (const Slot& s : take().slots)
-      if (s.live) s.held->data();
-    return;
-  }
+  if (trace_.empty()) return take().allocate_results();
   const std::vector<std::function<void()>> on_failure = std::move(on_failure_);
   Trace closed = take();
   const Suspend at_once;

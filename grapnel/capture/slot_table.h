@@ -15,7 +15,7 @@ namespace grapnel::capture {
 class SlotTable {
  public:
   /// kNone if no slot stands for `storage`.
-  SlotId find(const Storage* storage, const std::vector<Slot>& slots) const {
+  SlotId find(const Storage* storage, const base::RawVector<Slot>& slots) const {
     if (count_ == 0) return kNone;
     size_t at = place(storage);
     while (places_[at] != kNone && slots[places_[at]].storage != storage)
@@ -23,7 +23,7 @@ class SlotTable {
     return places_[at];
   }
   /// Adds a slot whose storage is not in the table yet.
-  void add(SlotId slot, const std::vector<Slot>& slots) {
+  void add(SlotId slot, const base::RawVector<Slot>& slots) {
     if (2 * (count_ + 1) > places_.size()) grow(slots);
     insert(slot, slots);
     ++count_;
@@ -38,12 +38,12 @@ class SlotTable {
     return (reinterpret_cast<uintptr_t>(storage) >> 4) * 0x9E3779B97F4A7C15 >> 32 &
            (places_.size() - 1);
   }
-  void insert(SlotId slot, const std::vector<Slot>& slots) {
+  void insert(SlotId slot, const base::RawVector<Slot>& slots) {
     size_t at = place(slots[slot].storage);
     while (places_[at] != kNone) at = (at + 1) & (places_.size() - 1);
     places_[at] = slot;
   }
-  void grow(const std::vector<Slot>& slots) {
+  void grow(const base::RawVector<Slot>& slots) {
     const std::vector<SlotId> old = std::exchange(
         places_, std::vector<SlotId>(std::max<size_t>(32, 2 * places_.size()), kNone));
     for (const SlotId slot : old)

@@ -27,7 +27,6 @@ using SlotId = uint32_t;
 inline constexpr uint32_t kNone = 0xffffffff;
 
 struct Slot {
-  StoragePtr held;             ///< storages from outside
   Storage* storage = nullptr;  ///< any storage that still lives
   size_t bytes = 0;
   ValueId first = kNone;  ///< the values over this slot, linked by Value::next
@@ -71,7 +70,10 @@ inline Scalar scalar_of(DType dtype, uint64_t bits) {
 }
 
 struct Trace {
-  std::vector<Slot> slots;
+  base::RawVector<Slot> slots;
+  /// What keeps the storages of slots alive: those from outside while the trace is recorded, and as
+  /// many as there are slots once it is closed. Apart from the slots, which have to be cheap to add.
+  std::vector<StoragePtr> held;
   base::RawVector<Value> values;
   base::RawVector<Instruction> calls;
   base::RawVector<ValueId> ids;
@@ -104,6 +106,11 @@ struct Trace {
     return n;
   }
   bool empty() const { return calls.empty(); }
+  /// What was made but never written (an `empty` that is returned) gets its memory, too.
+  void allocate_results() const {
+    for (SlotId i = 0; i < slots.size(); ++i)
+      if (slots[i].live) held[i]->data();
+  }
   /// Forgets everything but the memory it was written in.
   void clear();
 };

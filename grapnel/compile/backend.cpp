@@ -105,8 +105,7 @@ class Planned final : public Executable {
         for (const SlotId slot : plan_.items[i + k].last_uses) memory.release(slot);
       i += done - 1;
     }
-    for (const Slot& s : trace.slots)
-      if (s.live) s.held->data();
+    trace.allocate_results();
   }
 
  private:

@@ -11,7 +11,7 @@ class Memory {
   explicit Memory(capture::Trace& trace) : trace_(trace) {}
 
   const StoragePtr& storage(capture::SlotId slot) {
-    StoragePtr& held = trace_.slots[slot].held;
+    StoragePtr& held = trace_.held[slot];
     if (!held) held = Storage::create(trace_.slots[slot].bytes);
     // Results that somebody waits for are lazy. They get their memory here: threads of one kernel
     // that found none would each make some.
@@ -22,7 +22,7 @@ class Memory {
   Tensor tensor(capture::ValueId id);
   /// The slot is not needed any more by this run.
   void release(capture::SlotId slot) {
-    if (!trace_.slots[slot].live) trace_.slots[slot].held.reset();
+    if (!trace_.slots[slot].live) trace_.held[slot].reset();
   }
 
  private:

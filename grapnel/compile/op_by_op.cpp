@@ -32,9 +32,7 @@ class OpByOp final : public Executable {
       for (const ValueId id : trace.outputs_of(call))
         if (const SlotId s = slot_of(id); s != kNone && last_use[s] == i) memory.release(s);
     }
-    // What was made but never written (an `empty` that is returned) still gets its memory.
-    for (const Slot& s : trace.slots)
-      if (s.live) s.held->data();
+    trace.allocate_results();
   }
 };
 

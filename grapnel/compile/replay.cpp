@@ -114,20 +114,20 @@ class Keeper final : public record::Sink {
       if (!trace.slots[s].live) continue;
       bool returned = false;
       for (const Tensor& t : result_->tensors)
-        returned |= t.defined() && t.impl().storage == trace.slots[s].held;
+        returned |= t.defined() && t.impl().storage == trace.held[s];
       if (!returned) refuse("keeps a tensor that it does not return");
-      computed_.emplace_back(trace.slots[s].held.get(), s);
+      computed_.emplace_back(trace.held[s].get(), s);
     }
     kept_ = trace;
     for (SlotId s = 0; s < kept_.slots.size(); ++s) {
       Slot& slot = kept_.slots[s];
       // Memory of the caller's was copied for this run; replays look at it themselves.
-      if (slot.outside && slot.storage->borrowed()) slot.held = StoragePtr(slot.storage);
+      if (slot.outside && slot.storage->borrowed()) kept_.held[s] = StoragePtr(slot.storage);
       const uint32_t argument =
           slot.outside ? argument_over(slot.storage, arguments_) : kNoArgument;
       if (argument != kNoArgument) inputs_.emplace_back(s, argument);
-      if (slot.live || argument != kNoArgument) slot.held.reset();
-      slot.storage = slot.held.get();
+      if (slot.live || argument != kNoArgument) kept_.held[s].reset();
+      slot.storage = kept_.held[s].get();
     }
     session_.run(trace);
   }
@@ -310,14 +310,14 @@ std::vector<Tensor> Replays::run(const Entry& entry, const ReplayValues& argumen
   for (const auto& [slot, argument] : entry.arguments) {
     const StoragePtr& storage = arguments.tensors[argument].impl().storage;
     storage->data();  // computes what is pending, or says why it cannot be
-    trace.slots[slot].held = storage;
+    trace.held[slot] = storage;
     trace.slots[slot].storage = storage.get();
   }
   std::vector<StoragePtr> made(trace.slots.size());
   for (SlotId s = 0; s < trace.slots.size(); ++s) {
     Slot& slot = trace.slots[s];
     if (!slot.live) continue;
-    slot.held = made[s] = Storage::create_lazy(slot.bytes);
+    trace.held[s] = made[s] = Storage::create_lazy(slot.bytes);
     slot.storage = made[s].get();
   }
   if (!trace.empty()) session_->run(trace);

@@ -1,3 +1,6 @@
+#include <utility>
+
+#include "grapnel/ops/number_operand.h"
 #include "grapnel/ops/op.h"
 #include "grapnel/ops/record.h"
 #include "grapnel/ops/tape.h"
@@ -162,15 +165,57 @@ DType result_type(Inputs inputs) {
   return result;
 }
 
+// --- plain numbers ---
+
+namespace {
+
+void set_number(TensorImpl& impl, const Scalar& value) {
+  impl.dtype = value.dtype();
+  void* const data = impl.storage->data();
+  if (value.is_bool()) *static_cast<bool*>(data) = value.to_bool();
+  else if (value.is_integral()) *static_cast<int64_t*>(data) = value.to_int();
+  else *static_cast<double*>(data) = value.to_double();
+}
+
+/// Where a number that nobody needs any more waits for the next one; null before the first and when
+/// the thread ends.
+constinit thread_local Tensor* spare_number [[gnu::tls_model("initial-exec")]] = nullptr;
+
+[[gnu::noinline]] void keep_spare_numbers() {
+  struct Owner {
+    Tensor number;
+    ~Owner() { spare_number = nullptr; }
+  };
+  static thread_local Owner owner;
+  static constinit thread_local bool once = false;
+  if (!std::exchange(once, true)) spare_number = &owner.number;
+}
+
+}  // namespace
+
 Tensor wrap_number(const Scalar& value) {
   Shape no_sizes;  // not {}, which would clear it
   Tensor t(TensorImpl::create(Storage::create(sizeof(double)), value.dtype(), no_sizes, no_sizes));
-  TensorImpl& impl = t.impl();
-  impl.wrapped_number = true;
-  if (value.is_bool()) *reinterpret_cast<bool*>(impl.data()) = value.to_bool();
-  else if (value.is_integral()) *reinterpret_cast<int64_t*>(impl.data()) = value.to_int();
-  else *reinterpret_cast<double*>(impl.data()) = value.to_double();
+  t.impl().wrapped_number = true;
+  set_number(t.impl(), value);
   return t;
+}
+
+NumberOperand::NumberOperand(const Scalar& value) {
+  if (!spare_number || !spare_number->defined()) {
+    tensor_ = wrap_number(value);
+    return;
+  }
+  tensor_ = std::move(*spare_number);
+  set_number(tensor_.impl(), value);
+}
+
+NumberOperand::~NumberOperand() {
+  const TensorImpl& impl = tensor_.impl();
+  if (!impl.refs.is_unique() || impl.storage->use_count() > 1) return;
+  if (!spare_number) [[unlikely]]
+    keep_spare_numbers();
+  if (spare_number && !spare_number->defined()) *spare_number = std::move(tensor_);
 }
 
 }  // namespace grapnel

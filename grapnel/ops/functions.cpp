@@ -2,6 +2,7 @@
 #include "grapnel/ops/functions.h"
 
 #include "grapnel/ops/argument_check.h"
+#include "grapnel/ops/number_operand.h"
 #include "grapnel/ops/op_site.h"
 
 namespace grapnel {
@@ -19,11 +20,11 @@ Tensor call(const Tensor& a, const Tensor& b) {
 }
 template <class D>
 Tensor call(const Tensor& a, const Scalar& b) {
-  return call<D>(a, wrap_number(b));
+  return call<D>(a, NumberOperand(b));
 }
 template <class D>
 Tensor call(const Scalar& a, const Tensor& b) {
-  return call<D>(wrap_number(a), b);
+  return call<D>(NumberOperand(a), b);
 }
 template <class D>
 Tensor& call_inplace(const Tensor& a, const Tensor& b) {
@@ -32,7 +33,7 @@ Tensor& call_inplace(const Tensor& a, const Tensor& b) {
 }
 template <class D>
 Tensor& call_inplace(const Tensor& a, const Scalar& b) {
-  return call_inplace<D>(a, wrap_number(b));
+  return call_inplace<D>(a, NumberOperand(b));
 }
 
 }  // namespace

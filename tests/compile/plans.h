@@ -58,7 +58,7 @@ Planned planned(Fn&& fn) {
           result.trace, result.simplified.skipped,
           {options.fusion, options.sweeps, options.epilogues, options.prologues});
       verify(result.trace, result.simplified.skipped, result.plan);
-      for (capture::Slot& s : result.trace.slots) s.held.reset();
+      result.trace.held.assign(result.trace.slots.size(), nullptr);
     }
     void on_break(const record::Break&, const capture::Trace&) override {}
   } sink;

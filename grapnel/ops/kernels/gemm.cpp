@@ -116,7 +116,7 @@ int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 /// At most 512 x 512; smaller, to give more threads something to do, while that keeps a tile worth
 /// a thread's while. Whole registers except at the edge.
 Tiles cut(int64_t m, int64_t n, int64_t k) {
-  constexpr int64_t enough_tiles = 8, least_work = int64_t{1} << 21;
+  constexpr int64_t enough_tiles = 8, least_work = int64_t{1} << 20;
   constexpr int64_t whole_m = 8, whole_n = 16;
   const auto part = [](int64_t size, int64_t parts, int64_t whole) {
     return parts == 1 ? size : divide_up(divide_up(size, parts), whole) * whole;
