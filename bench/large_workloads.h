@@ -128,6 +128,22 @@ inline void add_long_tensors(std::vector<Workload>& out, const std::string& size
                       [](const std::vector<Tensor>& in) { return in[0].softmax(1); }));
 }
 
+/// A long chain of pointwise ops, forward and backward.
+template <class Wrap>
+Workload pointwise_chain(std::string name, Wrap wrap) {
+  return {std::move(name), Unit::whole, 1, [wrap] {
+            const Tensor x = parameter({1'000'000});
+            auto step = wrap([x] {
+              x.mutable_grad() = Tensor();
+              Tensor y = x;
+              for (int i = 0; i < 12; ++i) y = (y * 1.01 + 0.02).tanh() * 0.99;
+              y.sum().backward();
+            });
+            return Body{[step]() mutable { step(); },
+                        [x] { return std::vector<Tensor>{x.grad()}; }};
+          }};
+}
+
 /// One step of training: forward, cross entropy, backward, SGD.
 inline Workload mlp_step() {
   return {"MLP 784-512-512-10, batch 64, training step", Unit::whole, 1, [] {
@@ -159,6 +175,9 @@ inline std::vector<Workload> large_workloads() {
   out.push_back(conv_backward());
   add_long_tensors(out, "1 M", 1 << 20);
   add_long_tensors(out, "16 M", 16 << 20);
+  out.push_back(pointwise_chain("48 ops on 1 M, forward and backward", [](auto fn) { return fn; }));
+  out.push_back(pointwise_chain("48 ops on 1 M, forward and backward, Grapnel compiled",
+                                [](auto fn) { return compiled(std::move(fn)); }));
   out.push_back(mlp_step());
   return out;
 }

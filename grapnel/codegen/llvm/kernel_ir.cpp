@@ -118,6 +118,11 @@ class KernelBuilder {
     function_ =
         llvm::Function::Create(signature, llvm::Function::ExternalLinkage, kKernelSymbol, module_);
     function_->addFnAttr(llvm::Attribute::NoUnwind);
+    // The register allocator finds out too late that it has vectors to put on the stack, and leaves
+    // them where they cross the lines of the cache: some kernels took twice the time, whenever the
+    // caller's stack happened to lie that way.
+    function_->addFnAttr(llvm::Attribute::getWithStackAlignment(module_.getContext(),
+                                                                llvm::Align(tuning_.bits / 8)));
     if (isa == base::Isa::avx512) {
       function_->addFnAttr("prefer-vector-width", "512");
       function_->addFnAttr("min-legal-vector-width", "512");
