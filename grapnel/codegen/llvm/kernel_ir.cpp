@@ -19,12 +19,11 @@ struct Tuning {
                      ///< has in registers
   bool can_round;
 };
-// With sixteen registers the quick register allocator keeps long formulas in memory, and the eager
-// kernels are faster.
+// Without fused multiplication (the plainest class) a long formula is thousands of instructions.
 Tuning tuning(base::Isa isa) {
   switch (isa) {
     case base::Isa::avx512: return {512, 4, 60, true};
-    case base::Isa::avx2: return {256, 8, 12, true};
+    case base::Isa::avx2: return {256, 4, 60, true};
     case base::Isa::baseline: break;
   }
 #if defined(__x86_64__)
