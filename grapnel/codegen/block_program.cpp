@@ -40,13 +40,17 @@ std::string BlockProgram::str() const {
     text += '\n';
   }
   text += streams ? "streams" : "outputs";
-  for (int32_t out : outputs) (text += " %") += std::to_string(out);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    (text += " %") += std::to_string(outputs[i]);
+    if (const size_t stored = outputs.size() - reductions.size(); i >= stored)
+      (text += '.') += reduction_name(reductions[i - stored]);
+  }
   text += '\n';
   return text;
 }
 
 void verify(const BlockProgram& program) {
-  const auto& [inputs, scalars, steps, outputs, streams] = program;
+  const auto& [inputs, scalars, steps, outputs, streams, reductions] = program;
   const auto first = static_cast<int32_t>(inputs.size() + scalars.size());
   auto defined_before = [&program](int32_t reg, int32_t end) {
     GRAPNEL_ASSERT(reg >= 0 && reg < end, "register %", reg, " is read before it is written, in:\n",
@@ -69,6 +73,8 @@ void verify(const BlockProgram& program) {
     }
   }
   for (int32_t out : outputs) defined_before(out, first + static_cast<int32_t>(steps.size()));
+  GRAPNEL_ASSERT(reductions.size() <= outputs.size() && (reductions.empty() || !streams),
+                 "reduced outputs are outputs, and stay in the caches, in:\n", program.str());
 }
 
 }  // namespace grapnel::codegen

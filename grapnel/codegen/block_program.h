@@ -16,7 +16,8 @@
 
 namespace grapnel::codegen {
 
-/// Kernels are called with a number of values that is a multiple of this.
+/// Kernels are called with a number of values that is a multiple of this; reductions have as many
+/// lanes.
 inline constexpr int64_t kLanes = 64;
 /// Of the outputs of a program that streams, in bytes.
 inline constexpr uintptr_t kStreamAlignment = 64;
@@ -49,6 +50,10 @@ struct BlockProgram {
   /// Outputs go past the caches, for results that are too large to find there again. They are then
   /// aligned to kStreamAlignment and lie over no input. The values are the same.
   bool streams = false;
+  /// The last outputs are not stored but reduced, each by one of ReductionOps: value i is combined
+  /// with value i % kLanes of the output, which are the lanes of Note [Reduction tree]. There is
+  /// machine code for that only, no interpreter.
+  std::vector<int16_t> reductions = {};
 
   Compute type_of(int32_t reg) const;
   /// A text that is equal for equal programs and names ops by name, so that it holds across builds.

@@ -38,8 +38,9 @@ Sink into(std::string& text) {
 
 ProgramView view(const BlockProgram& p) {
   auto count = [](const auto& list) { return static_cast<int32_t>(list.size()); };
-  return {p.inputs.data(),  p.scalars.data(), p.steps.data(),   p.outputs.data(), count(p.inputs),
-          count(p.scalars), count(p.steps),   count(p.outputs), p.streams};
+  return {p.inputs.data(), p.scalars.data(),    p.steps.data(),     p.outputs.data(),
+          count(p.inputs), count(p.scalars),    count(p.steps),     count(p.outputs),
+          p.streams,       p.reductions.data(), count(p.reductions)};
 }
 
 struct Key {
@@ -64,6 +65,7 @@ struct KeyHash {
       for (int k = 0; k < s.arity; ++k) mix(s.operands[k]);
     }
     for (int32_t out : key.program.outputs) mix(out);
+    for (int16_t reduction : key.program.reductions) mix(reduction);
     return h;
   }
 };

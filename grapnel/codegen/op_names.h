@@ -12,5 +12,7 @@ std::string_view op_name(int op);
 int op_arity(int op);
 /// Whether the op has a formula for this type: floating formulas have none for integers.
 bool op_exists(int op, Compute compute);
+/// By its number in ReductionOps.
+std::string_view reduction_name(int reduction);
 
 }  // namespace grapnel::codegen

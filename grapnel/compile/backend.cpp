@@ -47,6 +47,14 @@ bool is_large(const Group& group, const Trace& trace) {
   return bytes > pass_options().stream_bytes;
 }
 
+/// Whether chunks of the reduction tree are full, so that it pays to reduce inside the kernel.
+bool reduces_long_rows(const Group& group, const Trace& trace) {
+  if (group.reduce != Group::Reduce::rows) return false;
+  const auto elements = [&](ValueId id) { return trace.numel_of(trace.values[id]); };
+  const ValueId result = trace.outputs_of(trace.calls[group.reductions[0].call])[0];
+  return elements(group.space) > kernels::kReduceChunk * elements(result);
+}
+
 void warn_once(const codegen::Kernel& kernel) {
   static std::atomic<bool> warned{false};
   if (!warned.exchange(true))
@@ -95,7 +103,7 @@ class Planned final : public Executable {
         if (item.group >= 0 && group(item).product)
           run_epilogue({&group(item), code(item)}, trace, memory, counts);
         else if (item.group >= 0)
-          run_group(group(item), large_code(item, trace), trace, memory, counts);
+          run_group(group(item), code_for(item, trace), trace, memory, counts);
         else run_call(trace, trace.calls[item.call], memory);
         done = 1;
       }
@@ -139,15 +147,22 @@ class Planned final : public Executable {
       warn_once(kernel);
     return kernel.fn();
   }
-  /// The same for a group that runs on its own or at the end of a sweep, where large results may go
-  /// past the caches.
-  BlockCode large_code(const Item& item, const Trace& trace) const {
-    BlockCode code{this->code(item), nullptr};
-    if (code.kernel && is_large(group(item), trace)) {
-      // Looked up every time: what is large takes much longer than that.
-      codegen::BlockProgram program = group(item).program;
+  /// The same with what suits the sizes. `last`: it runs on its own or at the end of a sweep, where
+  /// large results may go past the caches.
+  BlockCode code_for(const Item& item, const Trace& trace, bool last = true) const {
+    const Group& g = group(item);
+    BlockCode code{this->code(item)};
+    if (!code.kernel) return code;
+    // Looked up every time: what is large takes much longer than that.
+    if (last && is_large(g, trace)) {
+      codegen::BlockProgram program = g.program;
       program.streams = true;
       code.streaming = make_kernel(program, OnFailure::fall_back);
+    } else if (reduces_long_rows(g, trace)) {
+      codegen::BlockProgram program = g.program;
+      for (const Group::Reduction& r : g.reductions)
+        program.reductions.push_back(static_cast<int16_t>(trace.calls[r.call].op->index));
+      code.reducing = make_kernel(program, OnFailure::fall_back);
     }
     return code;
   }
@@ -158,7 +173,7 @@ class Planned final : public Executable {
       const Item& item = plan_.items[sweep.first + k];
       // What an earlier part stores may be read by a later one at once.
       const bool last = k + 1 == sweep.parts.size();
-      parts.push_back({&group(item), last ? large_code(item, trace) : BlockCode{code(item)}});
+      parts.push_back({&group(item), code_for(item, trace, last)});
     }
     return run_sweep(sweep, {parts.data(), parts.size()}, trace, memory, counts) ? parts.size() : 0;
   }

@@ -39,6 +39,8 @@ class Stream {
          const Place& place, int32_t trailing = 0);
 
   bool constant() const { return constant_; }
+  /// Whether any whole lanes of it lie in memory as kernels want them.
+  bool is_dense() const { return native_ && contiguous_; }
   bool is_local() const { return !place_.data; }
   /// How many elements follow each other, or are one and the same, before something else happens;
   /// 0 if every element has to be fetched on its own.

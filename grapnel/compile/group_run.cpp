@@ -1,6 +1,7 @@
 #include "grapnel/compile/group_run.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 namespace grapnel::compile_detail {
@@ -42,6 +43,7 @@ GroupRun::GroupRun(const Group& group, const BlockCode& code, const Trace& trace
     : g_(group),
       kernel_(code.kernel),
       streaming_(code.streaming ? code.streaming->fn() : nullptr),
+      reducing_(code.reducing ? code.reducing->fn() : nullptr),
       cut_(cut),
       area_(area) {
   const BlockProgram& p = g_.program;
@@ -71,7 +73,9 @@ GroupRun::GroupRun(const Group& group, const BlockCode& code, const Trace& trace
          compute,
          size_of(compute),
          Stream(trace, out, out, compute, place(out)),
+         {},
          {}});
+    if (reducing_) set_identity(targets_.back());
     if (cut_.in_parts)
       targets_.back().parts.resize(static_cast<size_t>(
           cut_.rows * ((cut_.row + kReduceChunk - 1) / kReduceChunk) * targets_.back().size));
@@ -79,11 +83,22 @@ GroupRun::GroupRun(const Group& group, const BlockCode& code, const Trace& trace
   find_rows();
 }
 
+void GroupRun::set_identity(Target& target) const {
+  uint64_t one = 0;  // is what reducing nothing gives
+  target.kernels->chunk(nullptr, 0, &one);
+  target.identity.resize(static_cast<size_t>(kReduceLanes * target.size));
+  for (int64_t l = 0; l < kReduceLanes; ++l)
+    std::memcpy(target.identity.data() + l * target.size, &one, static_cast<size_t>(target.size));
+}
+
 void GroupRun::find_rows() {
+  dense_ = kernel_ != nullptr;
   if (!kernel_) return;
   for (const auto* streams : {&inputs_, &outputs_})
-    for (const Stream& s : *streams)
+    for (const Stream& s : *streams) {
       if (const int64_t length = s.run_length(); length > 0) row_ = std::min(row_, length);
+      dense_ &= s.is_dense() || (s.constant() && streams == &inputs_);
+    }
   if (row_ % codegen::kLanes != 0 || row_ < kShortestRow) row_ = kNoRows;
   if (row_ > kBlock) return;
   for (size_t k = 0; k < inputs_.size() + outputs_.size(); ++k) {
@@ -99,6 +114,8 @@ void GroupRun::find_rows() {
 
 // Scratch memory of a group: blocks of inputs, blocks of outputs, values to reduce, and their
 // results.
+static_assert(codegen::kLanes == kReduceLanes, "kernels reduce in the lanes of the tree");
+
 size_t GroupRun::staging_bytes() const { return (inputs_.size() + outputs_.size()) * kBlockBytes; }
 
 int64_t GroupRun::reduced_elements() const {
@@ -112,11 +129,12 @@ size_t GroupRun::scratch_bytes() const {
          targets_.size() * static_cast<size_t>(2 * reduced_elements()) * 8;
 }
 
-GroupRun::Pointers GroupRun::reduced_blocks(const Span& span) const {
+GroupRun::Pointers GroupRun::reduced_blocks(const Span& span, bool second) const {
   Pointers blocks;
   for (size_t k = 0; k < targets_.size(); ++k)
     blocks.push_back(span.scratch + area_ + staging_bytes() +
-                     k * static_cast<size_t>(reduced_elements()) * 8);
+                     (second ? targets_.size() + k : k) * static_cast<size_t>(reduced_elements()) *
+                         8);
   return blocks;
 }
 
@@ -137,7 +155,8 @@ GroupRun::Blocks GroupRun::blocks(int64_t longest, const Span& span) const {
 }
 
 /// Runs the program on one block. What is reduced goes where `blocks` says.
-void GroupRun::compute_block(Blocks& blocks, int64_t begin, int64_t n, const Span& span) const {
+void GroupRun::compute_block(Blocks& blocks, int64_t begin, int64_t n, const Span& span,
+                             Reduced how) const {
   char* const buffers = span.scratch + area_;
   const bool pad = kernel_ != nullptr;
   for (size_t k = 0; k < inputs_.size(); ++k) {
@@ -150,8 +169,8 @@ void GroupRun::compute_block(Blocks& blocks, int64_t begin, int64_t n, const Spa
     blocks.out[k] = outputs_[k].target(begin, n, pad, span);
     if (!blocks.out[k]) blocks.out[k] = buffers + (inputs_.size() + k) * kBlockBytes;
   }
-  if (kernel_)
-    kernel_(blocks.in.data(), blocks.walks.data(), blocks.out.data(), scalars_.data(), padded(n));
+  if (const codegen::BlockFn kernel = how == Reduced::in_lanes ? reducing_ : kernel_)
+    kernel(blocks.in.data(), blocks.walks.data(), blocks.out.data(), scalars_.data(), padded(n));
   else codegen::interpret(g_.program, blocks.in.data(), blocks.out.data(), scalars_.data(), n);
   for (size_t k = 0; k < outputs_.size(); ++k)
     if (blocks.out[k] == buffers + (inputs_.size() + k) * kBlockBytes)
@@ -159,7 +178,7 @@ void GroupRun::compute_block(Blocks& blocks, int64_t begin, int64_t n, const Spa
 }
 
 void GroupRun::compute_rows(Blocks& blocks, int64_t begin, int64_t end, char* const* reduced,
-                            const Span& span) const {
+                            const Span& span, Reduced how) const {
   using Kind = Stream::Rows::Kind;
   struct Single {
     const Stream* stream;
@@ -191,14 +210,15 @@ void GroupRun::compute_rows(Blocks& blocks, int64_t begin, int64_t end, char* co
   }
   for (size_t k = 0; k < targets_.size(); ++k) {
     blocks.out[outputs_.size() + k] = reduced[k];
-    out_steps[outputs_.size() + k] = row_ * targets_[k].size;
+    out_steps[outputs_.size() + k] = how == Reduced::in_lanes ? 0 : row_ * targets_[k].size;
   }
+  const codegen::BlockFn kernel = how == Reduced::in_lanes ? reducing_ : kernel_;
   for (int64_t b = begin; b < end; b += row_) {
     for (Single& s : singles) {
       s.stream->repeat(s.value, s.buffer, codegen::kLanes);
       s.value += s.pitch;
     }
-    kernel_(blocks.in.data(), blocks.walks.data(), blocks.out.data(), scalars_.data(), row_);
+    kernel(blocks.in.data(), blocks.walks.data(), blocks.out.data(), scalars_.data(), row_);
     for (size_t k = 0; k < in_steps.size(); ++k)
       blocks.in[k] = static_cast<const char*>(blocks.in[k]) + in_steps[k];
     for (size_t k = 0; k < out_steps.size(); ++k)
@@ -207,18 +227,21 @@ void GroupRun::compute_rows(Blocks& blocks, int64_t begin, int64_t end, char* co
 }
 
 /// Runs the program on elements [begin, end). `reduced[k]` receives the source of reduction k,
-/// element `begin` first.
-void GroupRun::compute(int64_t begin, int64_t end, char* const* reduced, const Span& span) const {
+/// element `begin` first, or holds its lanes.
+void GroupRun::compute(int64_t begin, int64_t end, char* const* reduced, const Span& span,
+                       Reduced how) const {
   Blocks at = blocks(end - begin, span);
   if (!rows_.empty() && begin % row_ == 0 && end % row_ == 0)
-    return compute_rows(at, begin, end, reduced, span);
+    return compute_rows(at, begin, end, reduced, span, how);
   int64_t row_end = begin - begin % row_ + row_;
   for (int64_t b = begin, n; b < end; b += n) {
     if (b == row_end) row_end += row_;
-    n = std::min({kBlock, end - b, row_end - b});
+    n = std::min(end - b, row_end - b);
+    if (n > kBlock) n = dense_ ? n / codegen::kLanes * codegen::kLanes : kBlock;
     for (size_t k = 0; k < targets_.size(); ++k)
-      at.out[outputs_.size() + k] = reduced[k] + (b - begin) * targets_[k].size;
-    compute_block(at, b, n, span);
+      at.out[outputs_.size() + k] =
+          reduced[k] + (how == Reduced::in_lanes ? 0 : (b - begin) * targets_[k].size);
+    compute_block(at, b, n, span, how);
   }
 }
 
@@ -291,28 +314,52 @@ void GroupRun::reduce_rows(int64_t begin, int64_t end, const Span& span) const {
   }
 }
 
-void GroupRun::reduce_chunk(int64_t begin, int64_t end, const Span& span) const {
+void GroupRun::reduce(int64_t begin, int64_t end, const Pointers& results, const Span& span) const {
   const Pointers reduced = reduced_blocks(span);
-  compute(begin, end, reduced.data(), span);
-  const int64_t chunks = (cut_.row + kReduceChunk - 1) / kReduceChunk;
+  int64_t n = end - begin;
+  // Blocks have to end where lanes do.
+  if (reducing_ && (row_ == kNoRows || begin % kReduceLanes == 0)) {
+    reduce_in_lanes(begin, end, reduced, span);
+    n = kReduceLanes;
+  } else {
+    compute(begin, end, reduced.data(), span);
+  }
   for (size_t k = 0; k < targets_.size(); ++k)
-    targets_[k].kernels->chunk(
-        reduced[k], end - begin,
-        targets_[k].parts.data() +
-            (begin / cut_.row * chunks + begin % cut_.row / kReduceChunk) * targets_[k].size);
+    targets_[k].kernels->chunk(reduced[k], n, results[k]);
+}
+
+void GroupRun::reduce_in_lanes(int64_t begin, int64_t end, const Pointers& lanes,
+                               const Span& span) const {
+  for (size_t k = 0; k < targets_.size(); ++k)
+    std::copy(targets_[k].identity.begin(), targets_[k].identity.end(), lanes[k]);
+  const int64_t whole = begin + (end - begin) / kReduceLanes * kReduceLanes;
+  compute(begin, whole, lanes.data(), span, Reduced::in_lanes);
+  if (whole == end) return;
+  const Pointers rest = reduced_blocks(span, true);
+  compute(whole, end, rest.data(), span);
+  for (size_t k = 0; k < targets_.size(); ++k)
+    targets_[k].kernels->combine(lanes[k], rest[k], end - whole);
+}
+
+void GroupRun::reduce_chunk(int64_t begin, int64_t end, const Span& span) const {
+  const int64_t chunks = (cut_.row + kReduceChunk - 1) / kReduceChunk;
+  Pointers results;
+  for (const Target& t : targets_)
+    results.push_back(t.parts.data() +
+                      (begin / cut_.row * chunks + begin % cut_.row / kReduceChunk) * t.size);
+  reduce(begin, end, results, span);
 }
 
 void GroupRun::reduce_long_row(int64_t begin, const Span& span) const {
-  const Pointers reduced = reduced_blocks(span);
   const int64_t chunks = (cut_.row + kReduceChunk - 1) / kReduceChunk;
   SmallVector<SmallVector<uint64_t, 16>, 2> parts(
       targets_.size(), SmallVector<uint64_t, 16>(static_cast<size_t>(chunks)));
   for (int64_t c = 0; c < chunks; ++c) {
-    const int64_t n = std::min(kReduceChunk, cut_.row - c * kReduceChunk);
-    compute(begin + c * kReduceChunk, begin + c * kReduceChunk + n, reduced.data(), span);
+    const int64_t from = begin + c * kReduceChunk;
+    Pointers results;
     for (size_t k = 0; k < targets_.size(); ++k)
-      targets_[k].kernels->chunk(reduced[k], n,
-                                 reinterpret_cast<char*>(parts[k].data()) + c * targets_[k].size);
+      results.push_back(reinterpret_cast<char*>(parts[k].data()) + c * targets_[k].size);
+    reduce(from, std::min(from + kReduceChunk, begin + cut_.row), results, span);
   }
   for (size_t k = 0; k < targets_.size(); ++k) {
     char* const first = reinterpret_cast<char*>(parts[k].data());

@@ -24,6 +24,8 @@ struct BlockCode {
   codegen::BlockFn kernel = nullptr;  ///< null: the program is interpreted
   /// The same with results stored past the caches; null: do not.
   std::shared_ptr<const codegen::Kernel> streaming = nullptr;
+  /// The same with reductions, of long rows, inside the kernel; null: they work on what it stored.
+  std::shared_ptr<const codegen::Kernel> reducing = nullptr;
 };
 
 class GroupRun {
@@ -55,16 +57,19 @@ class GroupRun {
     Compute compute;
     int64_t size;
     Stream out;
+    std::vector<char> identity;       ///< in all lanes, where the kernel reduces
     mutable std::vector<char> parts;  ///< results of chunks, in row order
   };
   using Pointers = SmallVector<char*, 4>;
   /// Columns that are reduced side by side.
   static constexpr int64_t kStrip = 256;
 
+  void set_identity(Target& target) const;
   void find_rows();
   size_t staging_bytes() const;
   int64_t reduced_elements() const;
-  Pointers reduced_blocks(const Span& span) const;
+  /// Memory for what is reduced, per target; `second`: that of results.
+  Pointers reduced_blocks(const Span& span, bool second = false) const;
   /// Where the program reads and writes one block.
   struct Blocks {
     SmallVector<const void*, 24> in;
@@ -72,14 +77,21 @@ class GroupRun {
     SmallVector<void*, 24> out;
   };
   Blocks blocks(int64_t longest, const Span& span) const;
-  void compute_block(Blocks& blocks, int64_t begin, int64_t n, const Span& span) const;
+  /// What becomes of values to reduce: they are stored, or combined with the lanes by the kernel.
+  enum class Reduced : uint8_t { stored, in_lanes };
+  void compute_block(Blocks& blocks, int64_t begin, int64_t n, const Span& span,
+                     Reduced how = Reduced::stored) const;
   /// The same for whole rows, if all streams fall into rows.
   void compute_rows(Blocks& blocks, int64_t begin, int64_t end, char* const* reduced,
-                    const Span& span) const;
-  void compute(int64_t begin, int64_t end, char* const* reduced, const Span& span) const;
+                    const Span& span, Reduced how) const;
+  void compute(int64_t begin, int64_t end, char* const* reduced, const Span& span,
+               Reduced how = Reduced::stored) const;
   /// Runs the streaming kernel from `begin` on, as far as it goes, and returns where it stopped.
   int64_t stream(int64_t begin, int64_t end, const Span& span) const;
   void reduce_rows(int64_t begin, int64_t end, const Span& span) const;
+  /// Reduces one chunk; the result of target k goes to `results[k]`.
+  void reduce(int64_t begin, int64_t end, const Pointers& results, const Span& span) const;
+  void reduce_in_lanes(int64_t begin, int64_t end, const Pointers& lanes, const Span& span) const;
   void reduce_chunk(int64_t begin, int64_t end, const Span& span) const;
   void reduce_long_row(int64_t begin, const Span& span) const;
   void store(const Target& target, char* results, int64_t first, int64_t count,
@@ -88,7 +100,7 @@ class GroupRun {
                       int64_t column, const Span& span) const;
 
   const Group& g_;
-  const codegen::BlockFn kernel_, streaming_;
+  const codegen::BlockFn kernel_, streaming_, reducing_;
   const Cut cut_;
   const size_t area_;
   SmallVector<Stream, 8> inputs_, outputs_;
@@ -96,6 +108,7 @@ class GroupRun {
   /// needs no copying.
   static constexpr int64_t kNoRows = INT64_MAX;
   int64_t row_ = kNoRows;
+  bool dense_ = true;  ///< nothing is copied, so blocks may be of any length
   /// How inputs, then outputs, fall into rows; empty if some do not, or rows are longer than
   /// blocks.
   SmallVector<Stream::Rows, 8> rows_;

@@ -13,8 +13,8 @@
 
 namespace grapnel::codegen {
 
-/// Changes with every change of this file, of BlockProgram::Step, BlockFn or the list of ops.
-inline constexpr uint32_t kLlvmApiVersion = 3;
+/// Changes with every change of this file, of BlockProgram::Step, BlockFn or the lists of ops.
+inline constexpr uint32_t kLlvmApiVersion = 4;
 inline constexpr char kLlvmApiSymbol[] = "grapnel_llvm_api";
 
 /// A BlockProgram without its containers.
@@ -25,6 +25,8 @@ struct ProgramView {
   const int32_t* outputs;
   int32_t input_count, scalar_count, step_count, output_count;
   bool streams;
+  const int16_t* reductions;
+  int32_t reduction_count;
 };
 
 /// Takes bytes out of the module.

@@ -4,6 +4,7 @@
 
 #include "grapnel/codegen/llvm/convert_formula.h"
 #include "grapnel/ops/pointwise_list.h"
+#include "grapnel/ops/reduction_list.h"
 
 namespace grapnel::codegen {
 namespace {
@@ -27,6 +28,18 @@ constexpr std::array<std::array<Formula, 3>, sizeof...(D)> all_formulas(OpList<D
   return {{{formula<D, float>(), formula<D, double>(), formula<D, int64_t>()}...}};
 }
 constexpr auto kFormulas = all_formulas(PointwiseOps{});
+
+using Combine = Ref (*)(Ref a, Ref b);
+
+template <class D, class T>
+Ref combine(Ref a, Ref b) {
+  return D::template combine<Value<T>>(Value<T>::from(a), Value<T>::from(b)).ref;
+}
+template <class... D>
+constexpr std::array<std::array<Combine, 3>, sizeof...(D)> all_combines(OpList<D...>) {
+  return {{{&combine<D, float>, &combine<D, double>, &combine<D, int64_t>}...}};
+}
+constexpr auto kCombines = all_combines(ReductionOps{});
 
 template <class From>
 Ref convert(DType via, Compute to, Ref operand) {
@@ -70,6 +83,10 @@ Ref emit_convert(Compute from, DType via, Compute to, Ref operand) {
     case Compute::I64: return convert<int64_t>(via, to, operand);
   }
   __builtin_unreachable();
+}
+
+Ref emit_combine(int reduction, Compute compute, Ref a, Ref b) {
+  return kCombines[static_cast<size_t>(reduction)][static_cast<size_t>(compute)](a, b);
 }
 
 int op_cost(int op, Compute compute) {

@@ -12,6 +12,9 @@ Ref emit_op(int op, Compute compute, const Ref* operands);
 /// Emits what a store to `via` and a load as `to` make of a value.
 Ref emit_convert(Compute from, DType via, Compute to, Ref operand);
 
+/// Emits what reduction number `reduction` makes of two values.
+Ref emit_combine(int reduction, Compute compute, Ref a, Ref b);
+
 /// About how many instructions emit_op makes of one value.
 int op_cost(int op, Compute compute);
 

@@ -54,15 +54,18 @@ class KernelBuilder {
     const Emitter::Scope scope(emitter_);
     auto* entry = block("entry");
     auto* loop = block("loop");
+    auto* done = block("done");
     auto* exit = block("exit");
     b_.SetInsertPoint(entry);
     load_arguments();
     make_call_buffers();
+    load_lanes();
     b_.CreateCondBr(b_.CreateICmpSGT(n_, b_.getInt64(0)), loop, exit);
 
     b_.SetInsertPoint(loop);
     auto* i = b_.CreatePHI(b_.getInt64Ty(), 2);
     i->addIncoming(b_.getInt64(0), entry);
+    enter_lanes(entry);
     // Everything is loaded before anything is stored: an output may lie over an input.
     for (int k = 0; k < p_.input_count; ++k)
       if (live_[static_cast<size_t>(k)])
@@ -74,16 +77,21 @@ class KernelBuilder {
     for (int s = 0; s < p_.step_count; ++s)
       if (live_[static_cast<size_t>(first_ + s)])
         refs_[static_cast<size_t>(first_ + s)] = emit_step(p_.steps[s]);
-    for (int o = 0; o < p_.output_count; ++o) {
+    for (int o = 0; o < stored_count(); ++o) {
       const int reg = p_.outputs[o];
       llvm::Value* address = element_at(out_[static_cast<size_t>(o)], reg, i);
       if (p_.streams) emitter_.stream(type(reg), refs_[static_cast<size_t>(reg)], address);
       else
         emitter_.store(type(reg), refs_[static_cast<size_t>(reg)], address, element_alignment(reg));
     }
+    combine_lanes();
     llvm::Value* next = b_.CreateNSWAdd(i, b_.getInt64(emitter_.lanes()));
     i->addIncoming(next, loop);
-    b_.CreateCondBr(b_.CreateICmpSLT(next, n_), loop, exit);
+    b_.CreateCondBr(b_.CreateICmpSLT(next, n_), loop, done);
+
+    b_.SetInsertPoint(done);
+    store_lanes();
+    b_.CreateBr(exit);
 
     b_.SetInsertPoint(exit);
     // Such stores are ordered by nothing else, and the caller tells other threads that the values
@@ -97,7 +105,9 @@ class KernelBuilder {
     bool wide = false;
     for (int i = 0; i < p_.input_count; ++i) wide |= p_.inputs[i] != Compute::F32;
     for (int i = 0; i < p_.step_count; ++i) wide |= p_.steps[i].compute != Compute::F32;
-    return {tuning_.interleaved * tuning_.bits / (wide ? 64 : 32), tuning_.bits, tuning_.can_round};
+    const auto lanes = static_cast<unsigned>(kLanes);
+    return {p_.reduction_count > 0 ? lanes : tuning_.interleaved * tuning_.bits / (wide ? 64 : 32),
+            tuning_.bits, tuning_.can_round};
   }
 
   void find_live() {
@@ -166,6 +176,35 @@ class KernelBuilder {
     }
   }
 
+  /// Lanes of reductions: from memory to registers, through the loop and back.
+  void load_lanes() {
+    for (int k = 0; k < p_.reduction_count; ++k)
+      lanes_.push_back(
+          emitter_.load(type(reduced(k)), lanes_in_memory(k), element_alignment(reduced(k))));
+  }
+  void enter_lanes(llvm::BasicBlock* from) {
+    for (Ref& lane : lanes_) lane = emitter_.enter_loop(lane, from);
+  }
+  void combine_lanes() {
+    for (int k = 0; k < p_.reduction_count; ++k) {
+      const int reg = reduced(k);
+      const Ref before = lanes_[static_cast<size_t>(k)];
+      Ref& lane = lanes_[static_cast<size_t>(k)];
+      lane = emit_combine(p_.reductions[k], compute(reg), before, refs_[static_cast<size_t>(reg)]);
+      emitter_.close_loop(before, lane, b_.GetInsertBlock());
+    }
+  }
+  void store_lanes() {
+    for (int k = 0; k < p_.reduction_count; ++k)
+      emitter_.store(type(reduced(k)), lanes_[static_cast<size_t>(k)], lanes_in_memory(k),
+                     element_alignment(reduced(k)));
+  }
+  int stored_count() const { return p_.output_count - p_.reduction_count; }
+  int reduced(int k) const { return p_.outputs[stored_count() + k]; }
+  llvm::Value* lanes_in_memory(int k) const {
+    return out_[static_cast<size_t>(stored_count() + k)];
+  }
+
   bool is_called(const Step& step) const {
     return step.kind == Step::Kind::op && op_cost(step.op, step.compute) > tuning_.long_formula;
   }
@@ -220,6 +259,7 @@ class KernelBuilder {
   int first_ = 0;  // the first step's register
   std::vector<bool> live_;
   std::vector<Ref> refs_;
+  std::vector<Ref> lanes_;  // of reductions
   std::vector<llvm::Value*> in_, walks_, out_, buffers_;
   llvm::Value* operand_list_ = nullptr;
 };

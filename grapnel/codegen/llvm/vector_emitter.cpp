@@ -220,6 +220,21 @@ void VectorEmitter::stream(Type type, Ref value, llvm::Value* address) {
         ->setMetadata(llvm::LLVMContext::MD_nontemporal, past_caches);
 }
 
+Ref VectorEmitter::enter_loop(Ref first, llvm::BasicBlock* from) {
+  const Packet x = values_[static_cast<size_t>(first)];
+  return each(x.count, [&](unsigned i) {
+    auto* phi = b_.CreatePHI(x.part[i]->getType(), 2);
+    phi->addIncoming(x.part[i], from);
+    return phi;
+  });
+}
+
+void VectorEmitter::close_loop(Ref value, Ref next, llvm::BasicBlock* from) {
+  const Packet &phi = values_[static_cast<size_t>(value)], &x = values_[static_cast<size_t>(next)];
+  for (unsigned i = 0; i < x.count; ++i)
+    llvm::cast<llvm::PHINode>(phi.part[i])->addIncoming(x.part[i], from);
+}
+
 Ref VectorEmitter::broadcast(Type type, llvm::Value* number) {
   const unsigned count = parts(type);
   llvm::Value* splat = b_.CreateVectorSplat(shape_.lanes / count, number);

@@ -34,6 +34,10 @@ class VectorEmitter final : public Emitter {
   /// The same past the caches, to an address that is aligned to whole vectors. Other threads may
   /// see it only after a fence.
   void stream(Type type, Ref value, llvm::Value* address);
+  /// A value that is `first` where the loop is entered from block `from`, at whose beginning we
+  /// are; and that it is `next` when the loop closes.
+  Ref enter_loop(Ref first, llvm::BasicBlock* from);
+  void close_loop(Ref value, Ref next, llvm::BasicBlock* from);
   /// One number in all lanes.
   Ref broadcast(Type type, llvm::Value* number);
 
@@ -41,7 +45,7 @@ class VectorEmitter final : public Emitter {
   unsigned lanes() const { return shape_.lanes; }
 
  private:
-  static constexpr unsigned kMostParts = 16;
+  static constexpr unsigned kMostParts = 32;
   struct Packet {
     unsigned count = 0;
     llvm::Value* part[kMostParts] = {};
