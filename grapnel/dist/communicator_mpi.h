@@ -17,6 +17,10 @@ struct MpiOptions {
 /// once per process.
 std::shared_ptr<Communicator> connect_mpi(const MpiOptions& options);
 
+class MpiEngine;
+/// The communicator of all ranks of an engine, which must outlive it.
+std::shared_ptr<Communicator> world_of(MpiEngine& engine);
+
 /// Communicators of MPI that are open in this process. Those of groups that are gone are freed,
 /// soon after.
 int open_mpi_lines();
