@@ -322,8 +322,10 @@ void reset_jit_for_testing() {
   {
     const std::lock_guard lock(jit().mutex);
     old.swap(jit().kernels);
-    jit().stats = {};
   }
+  for (const auto& [key, kernel] : old) kernel->wait();  // which are counted when they are made
+  const std::lock_guard lock(jit().mutex);
+  jit().stats = {};
 }
 
 void set_jit_room_for_testing(size_t kernels) {

@@ -78,8 +78,8 @@ JitStats jit_stats();
 
 // --- for tests ---
 
-/// Forgets all kernels (those in use live on) and sets the statistics to zero. What is on disk
-/// stays.
+/// Forgets all kernels (those in use live on) once they are made, and sets the statistics to zero.
+/// What is on disk stays.
 void reset_jit_for_testing();
 
 /// How many kernels may be in memory before those that nobody uses are dropped; 0: as usual.
