@@ -47,12 +47,15 @@ bool is_large(const Group& group, const Trace& trace) {
   return bytes > pass_options().stream_bytes;
 }
 
-/// Whether chunks of the reduction tree are full, so that it pays to reduce inside the kernel.
-bool reduces_long_rows(const Group& group, const Trace& trace) {
+/// Whether it pays to reduce inside the kernel: there are rows enough, and they have several values
+/// for each lane.
+bool reduces_inside(const Group& group, const Trace& trace) {
+  constexpr int64_t worth_a_look_up = 1 << 14, several = 4;
   if (group.reduce != Group::Reduce::rows) return false;
   const auto elements = [&](ValueId id) { return trace.numel_of(trace.values[id]); };
   const ValueId result = trace.outputs_of(trace.calls[group.reductions[0].call])[0];
-  return elements(group.space) > kernels::kReduceChunk * elements(result);
+  return elements(group.space) >= worth_a_look_up &&
+         elements(group.space) >= several * kernels::kReduceLanes * elements(result);
 }
 
 void warn_once(const codegen::Kernel& kernel) {
@@ -158,7 +161,7 @@ class Planned final : public Executable {
       codegen::BlockProgram program = g.program;
       program.streams = true;
       code.streaming = make_kernel(program, OnFailure::fall_back);
-    } else if (reduces_long_rows(g, trace)) {
+    } else if (reduces_inside(g, trace)) {
       codegen::BlockProgram program = g.program;
       for (const Group::Reduction& r : g.reductions)
         program.reductions.push_back(static_cast<int16_t>(trace.calls[r.call].op->index));

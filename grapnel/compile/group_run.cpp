@@ -169,7 +169,7 @@ void GroupRun::compute_block(Blocks& blocks, int64_t begin, int64_t n, const Spa
     blocks.out[k] = outputs_[k].target(begin, n, pad, span);
     if (!blocks.out[k]) blocks.out[k] = buffers + (inputs_.size() + k) * kBlockBytes;
   }
-  if (const codegen::BlockFn kernel = how == Reduced::in_lanes ? reducing_ : kernel_)
+  if (const codegen::BlockFn kernel = how == Reduced::stored ? kernel_ : reducing_)
     kernel(blocks.in.data(), blocks.walks.data(), blocks.out.data(), scalars_.data(), padded(n));
   else codegen::interpret(g_.program, blocks.in.data(), blocks.out.data(), scalars_.data(), n);
   for (size_t k = 0; k < outputs_.size(); ++k)
@@ -210,9 +210,12 @@ void GroupRun::compute_rows(Blocks& blocks, int64_t begin, int64_t end, char* co
   }
   for (size_t k = 0; k < targets_.size(); ++k) {
     blocks.out[outputs_.size() + k] = reduced[k];
-    out_steps[outputs_.size() + k] = how == Reduced::in_lanes ? 0 : row_ * targets_[k].size;
+    const int64_t step = how == Reduced::stored     ? row_
+                         : how == Reduced::in_lanes ? 0
+                                                    : kReduceLanes;
+    out_steps[outputs_.size() + k] = step * targets_[k].size;
   }
-  const codegen::BlockFn kernel = how == Reduced::in_lanes ? reducing_ : kernel_;
+  const codegen::BlockFn kernel = how == Reduced::stored ? kernel_ : reducing_;
   for (int64_t b = begin; b < end; b += row_) {
     for (Single& s : singles) {
       s.stream->repeat(s.value, s.buffer, codegen::kLanes);
@@ -299,7 +302,14 @@ void GroupRun::reduce_rows(int64_t begin, int64_t end, const Span& span) const {
   bool as_it_is = g_.program.steps.empty() && outputs_.empty();
   for (const Group::Reduction& r : g_.reductions)
     as_it_is &= static_cast<size_t>(r.reg) < inputs_.size();  // not a number
-  if (!as_it_is) compute(begin, end, reduced.data(), span);
+  int64_t length = cut_.row;
+  if (!as_it_is && reduces_rows_in_lanes()) {
+    length = kReduceLanes;
+    set_lanes(reduced, rows);
+    compute(begin, end, reduced.data(), span, Reduced::in_lanes_of_rows);
+  } else if (!as_it_is) {
+    compute(begin, end, reduced.data(), span);
+  }
   for (size_t k = 0; k < targets_.size(); ++k) {
     const Target& t = targets_[k];
     const char* source = reduced[k];
@@ -309,9 +319,20 @@ void GroupRun::reduce_rows(int64_t begin, int64_t end, const Span& span) const {
     char* const results =
         reduced[0] + static_cast<int64_t>(targets_.size() + k) * reduced_elements() * 8;
     for (int64_t r = 0; r < rows; ++r)
-      t.kernels->chunk(source + r * cut_.row * t.size, cut_.row, results + r * t.size);
+      t.kernels->chunk(source + r * length * t.size, length, results + r * t.size);
     store(t, results, begin / cut_.row, rows, span);
   }
+}
+
+bool GroupRun::reduces_rows_in_lanes() const {
+  return reducing_ && !rows_.empty() && row_ == cut_.row;
+}
+
+void GroupRun::set_lanes(const Pointers& lanes, int64_t rows) const {
+  for (size_t k = 0; k < targets_.size(); ++k)
+    for (int64_t r = 0; r < rows; ++r)
+      std::copy(targets_[k].identity.begin(), targets_[k].identity.end(),
+                lanes[k] + r * kReduceLanes * targets_[k].size);
 }
 
 void GroupRun::reduce(int64_t begin, int64_t end, const Pointers& results, const Span& span) const {
@@ -330,8 +351,7 @@ void GroupRun::reduce(int64_t begin, int64_t end, const Pointers& results, const
 
 void GroupRun::reduce_in_lanes(int64_t begin, int64_t end, const Pointers& lanes,
                                const Span& span) const {
-  for (size_t k = 0; k < targets_.size(); ++k)
-    std::copy(targets_[k].identity.begin(), targets_[k].identity.end(), lanes[k]);
+  set_lanes(lanes, 1);
   const int64_t whole = begin + (end - begin) / kReduceLanes * kReduceLanes;
   compute(begin, whole, lanes.data(), span, Reduced::in_lanes);
   if (whole == end) return;

@@ -24,7 +24,7 @@ struct BlockCode {
   codegen::BlockFn kernel = nullptr;  ///< null: the program is interpreted
   /// The same with results stored past the caches; null: do not.
   std::shared_ptr<const codegen::Kernel> streaming = nullptr;
-  /// The same with reductions, of long rows, inside the kernel; null: they work on what it stored.
+  /// The same with reductions inside the kernel; null: they work on what it stored.
   std::shared_ptr<const codegen::Kernel> reducing = nullptr;
 };
 
@@ -77,8 +77,9 @@ class GroupRun {
     SmallVector<void*, 24> out;
   };
   Blocks blocks(int64_t longest, const Span& span) const;
-  /// What becomes of values to reduce: they are stored, or combined with the lanes by the kernel.
-  enum class Reduced : uint8_t { stored, in_lanes };
+  /// What becomes of values to reduce: they are stored, or combined with the lanes by the kernel,
+  /// where every row may have lanes of its own.
+  enum class Reduced : uint8_t { stored, in_lanes, in_lanes_of_rows };
   void compute_block(Blocks& blocks, int64_t begin, int64_t n, const Span& span,
                      Reduced how = Reduced::stored) const;
   /// The same for whole rows, if all streams fall into rows.
@@ -89,6 +90,9 @@ class GroupRun {
   /// Runs the streaming kernel from `begin` on, as far as it goes, and returns where it stopped.
   int64_t stream(int64_t begin, int64_t end, const Span& span) const;
   void reduce_rows(int64_t begin, int64_t end, const Span& span) const;
+  /// Whether reduce_rows finds the lanes of each row instead of its values.
+  bool reduces_rows_in_lanes() const;
+  void set_lanes(const Pointers& lanes, int64_t rows) const;
   /// Reduces one chunk; the result of target k goes to `results[k]`.
   void reduce(int64_t begin, int64_t end, const Pointers& results, const Span& span) const;
   void reduce_in_lanes(int64_t begin, int64_t end, const Pointers& lanes, const Span& span) const;

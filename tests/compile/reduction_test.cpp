@@ -1,4 +1,4 @@
-/// Reductions behind elementwise ops: long ones run inside the kernel, in lanes.
+/// Reductions behind elementwise ops: where it pays they run inside the kernel, in lanes.
 #include "grapnel/codegen/jit.h"
 #include "grapnel/codegen/llvm_module.h"
 #include "tests/compile/plans.h"
@@ -62,6 +62,32 @@ TEST_CASE("long reductions have eager's bits, whatever their length, type, layou
   check_bits([&] { return std::vector<Tensor>{(zeros * 1).sum(), (zeros + zeros).sum()}; });
 }
 
+TEST_CASE("rows that are shorter than a chunk have eager's bits, each in lanes of its own") {
+  const WithPasses all(wait_for_kernels);
+  manual_seed(4);
+  for (const DType type : {kFloat32, kFloat64, kBFloat16, kInt64})
+    for (const int64_t length : {64, 128, 250, 256, 512, 520, 1024, 1088, 4096}) {
+      CAPTURE(type);
+      CAPTURE(length);
+      const int64_t rows = 40000 / length + 3;
+      const Tensor x = (randn({rows, length}) * 3).to(type), weight = randn({length}).to(type),
+                   column = randn({rows, 1}).to(type);
+      check_bits([&] { return reduced(x, {1}); });
+      check_bits([&] { return reduced(x * weight + column, {1}); });
+      if (!x.is_floating_point()) continue;
+      check_bits([&] {
+        const Tensor c = x - x.mean({-1}, true);
+        const Tensor y = c * (c.square().mean({-1}, true) + 1e-5).rsqrt() * weight + 1;
+        return std::vector<Tensor>{y, c, (y * c).amax({-1}), (y - c).sum({0, 1})};
+      });
+    }
+  Tensor x = randn({100, 512});
+  for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL, -0.0}) {
+    x[17].slice(0, 100, 512).fill_(value);
+    check_bits([&] { return reduced(x, {1}); });
+  }
+}
+
 TEST_CASE("what is reduced and what is stored come from one kernel") {
   const WithPasses all(wait_for_kernels);
   Tensor p = randn({50000}), q = p.clone();
@@ -78,18 +104,20 @@ TEST_CASE("what is reduced and what is stored come from one kernel") {
   }
 }
 
-TEST_CASE("only long rows need a second kernel") {
+TEST_CASE("a second kernel is made where there is enough to reduce") {
   if (!codegen::llvm_module().api) return;  // there are no kernels to count
-  const auto kernels_of = [](int64_t length) {
+  const auto kernels_of = [](int64_t rows, int64_t length) {
     const WithPasses all(wait_for_kernels);
     reset_compile_cache();
     codegen::reset_jit_for_testing();
-    const Tensor x = rand({2, length});
+    const Tensor x = rand({rows, length});
     auto f = compile([&] { return (x * x + 7).sum(-1); });
     f();
     const codegen::JitStats s = codegen::jit_stats();
     return s.compiled + s.disk_hits;
   };
-  CHECK(kernels_of(4096) == 1);
-  CHECK(kernels_of(4097) == 2);
+  CHECK(kernels_of(63, 256) == 1);
+  CHECK(kernels_of(64, 256) == 2);
+  CHECK(kernels_of(1000, 255) == 1);
+  CHECK(kernels_of(2, 8192) == 2);
 }
