@@ -42,7 +42,8 @@ class SmallVector {
   using reverse_iterator = std::reverse_iterator<iterator>;
   using const_reverse_iterator = std::reverse_iterator<const_iterator>;
 
-  SmallVector() noexcept = default;
+  // Not defaulted: where a vector is value-initialised, all its memory would be cleared first.
+  SmallVector() noexcept {}
   explicit SmallVector(size_t count) : SmallVector() { resize(count); }
   SmallVector(size_t count, const T& value) : SmallVector() { resize(count, value); }
   SmallVector(std::initializer_list<T> items) : SmallVector(items.begin(), items.end()) {}

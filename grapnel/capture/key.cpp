@@ -1,34 +1,23 @@
 #include "grapnel/capture/key.h"
 
-#include <algorithm>
-
 namespace grapnel::capture::key {
 
 namespace {
-
-/// Attributes that say how much or where, not what: they are arguments of an executable, not part
-/// of it.
-bool is_lifted(std::string_view name) {
-  static constexpr std::string_view lifted[] = {
-      "sizes", "size",  "offset",     "seed",         "low",         "high",    "start",
-      "end",   "index", "base_sizes", "base_strides", "base_offset", "strides", "count"};
-  return std::find(std::begin(lifted), std::end(lifted), name) != std::end(lifted);
-}
 
 class AttrWords final : public AttrVisitor {
  public:
   explicit AttrWords(Words& words) : words_(words) {}
   void on(std::string_view, bool value) override { words_.push_back(value); }
-  void on(std::string_view name, int64_t value) override {
-    if (!is_lifted(name)) wide(static_cast<uint64_t>(value));
+  void on(std::string_view, int64_t value) override {
+    if (!is_argument) wide(static_cast<uint64_t>(value));
   }
-  void on(std::string_view, double) override {}  // scalars are lifted
+  void on(std::string_view, double) override {}
   void on(std::string_view, DType value) override {
     words_.push_back(static_cast<uint32_t>(value));
   }
-  void on(std::string_view name, const Shape& value) override {
+  void on(std::string_view, const Shape& value) override {
     words_.push_back(static_cast<uint32_t>(value.size()));
-    if (is_lifted(name)) return;
+    if (is_argument) return;
     for (int64_t x : value) wide(static_cast<uint64_t>(x));
   }
 

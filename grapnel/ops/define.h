@@ -170,16 +170,33 @@ Grads grad(const Saved& saved, const Grads& g) {
   else return {};
 }
 
+/// What Attrs::visit is given: `v("dims", self.dims)` shows an attribute that belongs to the meaning
+/// of a call, `v.argument("sizes", self.sizes)` one that does not (see AttrVisitor::is_argument).
+/// `double` is always an argument.
+template <class Visitor>
+struct AttrVisit {
+  Visitor& visitor;
+  void operator()(std::string_view name, auto& value) const { visitor.on(name, value); }
+  void argument(std::string_view name, auto& value) const {
+    if constexpr (requires { visitor.is_argument; }) {
+      visitor.is_argument = true;
+      visitor.on(name, value);
+      visitor.is_argument = false;
+    } else {
+      visitor.on(name, value);
+    }
+  }
+};
+
 template <class D>
 void visit_attrs(const void* attrs, AttrVisitor& visitor) {
-  D::Attrs::visit(attrs_of<D>(attrs),
-                  [&](std::string_view name, const auto& value) { visitor.on(name, value); });
+  D::Attrs::visit(attrs_of<D>(attrs), AttrVisit<AttrVisitor>{visitor});
 }
 
 template <class D>
 void read_attrs(void* attrs, AttrReader& reader) {
   auto& self = *new (attrs) typename D::Attrs();
-  D::Attrs::visit(self, [&](std::string_view name, auto& value) { reader.on(name, value); });
+  D::Attrs::visit(self, AttrVisit<AttrReader>{reader});
 }
 
 template <class D>

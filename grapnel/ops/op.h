@@ -73,6 +73,9 @@ using Samples = std::vector<Sample>;
 class AttrVisitor {
  public:
   virtual ~AttrVisitor() = default;
+  /// Set while it sees an attribute that says how much or where, not what. Such a one is an argument
+  /// of an executable, not part of it, and calls that differ in it only are compiled once.
+  bool is_argument = false;
   virtual void on(std::string_view name, bool value) = 0;
   virtual void on(std::string_view name, int64_t value) = 0;
   virtual void on(std::string_view name, double value) = 0;

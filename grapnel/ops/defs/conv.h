@@ -17,7 +17,7 @@ struct ConvAttrs {
     v("padding", self.padding);
     v("dilation", self.dilation);
     v("groups", self.groups);
-    v("size", self.size);
+    v.argument("size", self.size);
   }
 };
 

@@ -29,7 +29,7 @@ struct GatherBackwardAttrs {
   Shape sizes;
   static void visit(auto& self, auto&& v) {
     v("dim", self.dim);
-    v("sizes", self.sizes);
+    v.argument("sizes", self.sizes);
   }
 };
 struct GatherBackward : Call<2> {
@@ -108,7 +108,7 @@ struct IndexBackwardAttrs {
   Shape sizes, dims;
   int64_t skip = -1;
   static void visit(auto& self, auto&& v) {
-    v("sizes", self.sizes);
+    v.argument("sizes", self.sizes);
     v("dims", self.dims);
     v("skip", self.skip);
   }
@@ -157,7 +157,7 @@ struct IndexAdd : IndexPut {
 struct RavelAttrs {
   Shape sizes, dims;  ///< of the indexed dimensions, and which they are
   static void visit(auto& self, auto&& v) {
-    v("sizes", self.sizes);
+    v.argument("sizes", self.sizes);
     v("dims", self.dims);
   }
 };
@@ -173,7 +173,7 @@ struct RavelIndex : Call<-1> {
 /// one column per dimension.
 struct CountAttrs {
   int64_t count = 0;
-  static void visit(auto& self, auto&& v) { v("count", self.count); }
+  static void visit(auto& self, auto&& v) { v.argument("count", self.count); }
 };
 struct MaskPositions : Call<1> {
   static constexpr std::string_view name = "mask_positions";

@@ -13,7 +13,7 @@ struct CatAttrs {
   int64_t size_of(int i) const { return sizes.size() == 1 ? sizes[0] : sizes[i]; }
   static void visit(auto& self, auto&& v) {
     v("dim", self.dim);
-    v("sizes", self.sizes);
+    v.argument("sizes", self.sizes);
   }
 };
 struct Cat : Call<-1> {

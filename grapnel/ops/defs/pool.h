@@ -18,7 +18,7 @@ struct PoolAttrs {
     v("dilation", self.dilation);
     v("ceil_mode", self.ceil_mode);
     v("count_include_pad", self.count_include_pad);
-    v("size", self.size);
+    v.argument("size", self.size);
   }
 };
 

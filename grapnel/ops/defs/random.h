@@ -24,8 +24,8 @@ struct RandomAttrs {
   int64_t seed = 0, offset = 0;
   double a = 0, b = 0;
   static void visit(auto& self, auto&& v) {
-    v("seed", self.seed);
-    v("offset", self.offset);
+    v.argument("seed", self.seed);
+    v.argument("offset", self.offset);
     v("a", self.a);
     v("b", self.b);
   }
@@ -34,10 +34,10 @@ struct RandomIntAttrs {
   int64_t seed = 0, offset = 0;
   int64_t low = 0, high = 0;
   static void visit(auto& self, auto&& v) {
-    v("seed", self.seed);
-    v("offset", self.offset);
-    v("low", self.low);
-    v("high", self.high);
+    v.argument("seed", self.seed);
+    v.argument("offset", self.offset);
+    v.argument("low", self.low);
+    v.argument("high", self.high);
   }
 };
 

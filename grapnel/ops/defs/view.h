@@ -11,7 +11,7 @@ namespace grapnel {
 
 struct SizesAttrs {
   Shape sizes;
-  static void visit(auto& self, auto&& v) { v("sizes", self.sizes); }
+  static void visit(auto& self, auto&& v) { v.argument("sizes", self.sizes); }
 };
 struct DimAttrs {
   int64_t dim = 0;
@@ -102,7 +102,7 @@ struct PartBackward : Call<1> {
     Shape sizes;
     typename V::Attrs view;
     static void visit(auto& self, auto&& v) {
-      v("sizes", self.sizes);
+      v.argument("sizes", self.sizes);
       V::Attrs::visit(self.view, v);
     }
   };
@@ -139,8 +139,8 @@ struct SliceAttrs {
   int64_t dim = 0, start = 0, end = 0, step = 1;
   static void visit(auto& self, auto&& v) {
     v("dim", self.dim);
-    v("start", self.start);
-    v("end", self.end);
+    v.argument("start", self.start);
+    v.argument("end", self.end);
     v("step", self.step);
   }
 };
@@ -158,7 +158,7 @@ struct SelectAttrs {
   int64_t dim = 0, index = 0;
   static void visit(auto& self, auto&& v) {
     v("dim", self.dim);
-    v("index", self.index);
+    v.argument("index", self.index);
   }
 };
 struct Select : PartView<Select> {
@@ -175,7 +175,7 @@ struct Select : PartView<Select> {
 struct DiagonalAttrs {
   int64_t offset = 0, dim1 = 0, dim2 = 1;
   static void visit(auto& self, auto&& v) {
-    v("offset", self.offset);
+    v.argument("offset", self.offset);
     v("dim1", self.dim1);
     v("dim2", self.dim2);
   }
@@ -208,7 +208,7 @@ struct SplitAttrs {
   int64_t dim = 0, size = 1;
   static void visit(auto& self, auto&& v) {
     v("dim", self.dim);
-    v("size", self.size);
+    v.argument("size", self.size);
   }
 };
 struct Split : View {
@@ -225,7 +225,7 @@ struct SplitSizesAttrs {
   Shape sizes;
   static void visit(auto& self, auto&& v) {
     v("dim", self.dim);
-    v("sizes", self.sizes);
+    v.argument("sizes", self.sizes);
   }
 };
 struct SplitWithSizes : View {
@@ -241,12 +241,12 @@ struct SplitWithSizes : View {
 struct StridedAttrs {
   Geometry base, view;
   static void visit(auto& self, auto&& v) {
-    v("base_sizes", self.base.sizes);
-    v("base_strides", self.base.strides);
-    v("base_offset", self.base.offset);
-    v("sizes", self.view.sizes);
-    v("strides", self.view.strides);
-    v("offset", self.view.offset);
+    v.argument("base_sizes", self.base.sizes);
+    v.argument("base_strides", self.base.strides);
+    v.argument("base_offset", self.base.offset);
+    v.argument("sizes", self.view.sizes);
+    v.argument("strides", self.view.strides);
+    v.argument("offset", self.view.offset);
   }
 };
 struct AsStrided : View {
