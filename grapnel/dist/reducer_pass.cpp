@@ -1,0 +1,183 @@
+/// The reducer during a pass: gradients arrive, and full buckets are sent. See Note [Order of launch].
+#include <algorithm>
+
+#include "grapnel/autograd/engine.h"
+#include "grapnel/autograd/grad_mode.h"
+#include "grapnel/base/log.h"
+#include "grapnel/dist/reducer.h"
+#include "grapnel/ops/factories.h"
+#include "grapnel/ops/functions.h"
+#include "grapnel/ops/invoke.h"
+#include "grapnel/ops/record.h"
+
+namespace grapnel::dist {
+
+void Reducer::start_pass() {
+  for (Bucket& bucket : buckets_) {
+    bucket.pending = bucket.members.size();
+    bucket.result = {};
+  }
+  for (Slot& slot : slots_) {
+    slot.ready = false;
+    slot.fired = 0;
+  }
+  next_launch_ = 0;
+  used_map_ = {};
+}
+
+void Reducer::on_grad(size_t index, bool defined) {
+  Slot& slot = slots_[index];
+  if (defined) slot.used = true;
+  if (!armed_) return;
+  check_usable();
+  if (GradMode::is_enabled() && !std::exchange(warned_graph_, true) && group_.rank() == 0)
+    base::warn(
+        "DistributedDataParallel: the backward pass builds a graph (create_graph), but averaged "
+        "gradients are not part of it: "
+        "gradients of gradients stay local to each rank.");
+  NoGradGuard no_grad;
+  if (!in_pass_) {
+    in_pass_ = began_ = true;
+    // Nothing will come for these, so buckets must not wait for them.
+    for (size_t i : std::exchange(unused_, {})) mark_ready(i);
+  }
+  event(ReducerEvent::Kind::grad_ready, index);
+  if (counting()) {
+    ++counts_[index];
+    return;
+  }
+  if (options_.static_graph) {
+    ++slot.fired;
+    check(slot.fired <= expected_[index], here(), " the graph was declared static, but parameter ",
+          slot.name,
+          expected_[index] == 0
+              ? " was unused in the first iteration and is used now."
+              : str(" received a gradient ", slot.fired, " times; in the first iteration it was ",
+                    expected_[index], "."));
+    if (slot.fired < expected_[index]) return;
+  }
+  mark_ready(index);
+}
+
+void Reducer::mark_ready(size_t index) {
+  Slot& slot = slots_[index];
+  check(!slot.ready, here(), " parameter ", slot.name,
+        " got its gradient twice in one backward pass, after its bucket may have been "
+        "sent.\nLikely causes: it is used "
+        "in several passes that run inside one another (checkpointing, a backward inside a hook), "
+        "or outside of the wrapped module's forward, or the module's "
+        "forward ran twice before backward. If the graph is the same in every iteration, "
+        "static_graph = true allows this.");
+  slot.ready = true;
+  if (!rebuilt_ && arrival_.size() < slots_.size() && !(options_.static_graph && counting()))
+    arrival_.push_back(index);
+  copy_in(slot);
+  if (--buckets_[slot.bucket].pending == 0) launch_full_buckets();
+}
+
+void Reducer::copy_in(Slot& slot) {
+  Bucket& bucket = buckets_[slot.bucket];
+  const Tensor& view = bucket.views[slot.position];
+  const Tensor grad = slot.tensor.grad();
+  if (!slot.used || !grad.defined()) {
+    // If it turns out to be unused everywhere, grad() has to stay as it is, even where it lies in
+    // the bucket.
+    if (grad.defined() && grad.is_alias_of(bucket.buffer)) slot.untouched = grad.clone();
+    view.zero_();
+    return;
+  }
+  check(grad.dtype() == bucket.buffer.dtype(), here(), " the gradient of ", slot.name, " is ",
+        grad.dtype(), ", its bucket ", bucket.buffer.dtype(),
+        ".\nThe module was converted after it was wrapped; wrap it again.");
+  if (grad.is_alias_of(bucket.buffer)) return;
+  view.copy_(grad.detach());
+  if (options_.gradient_as_bucket_view) slot.tensor.set_grad(view);
+}
+
+void Reducer::launch_full_buckets() {
+  while (next_launch_ < buckets_.size() && buckets_[next_launch_].pending == 0)
+    launch(buckets_[next_launch_++]);
+  if (next_launch_ < buckets_.size()) return;
+  if (options_.find_unused_parameters && !options_.static_graph) launch_used_map();
+  // In the first pass over a static graph, the end has come already.
+  if (!counting()) autograd::queue_callback([this] { finish(); }, pass_depth_);
+}
+
+void Reducer::launch(Bucket& bucket) {
+  if (!has_hook()) bucket.buffer.div_(divisor_);
+  as_effect(bucket, 0, [this, &bucket] {
+    send(bucket);
+    return Tensor();
+  });
+}
+
+void Reducer::send(Bucket& bucket) {
+  GradBucket& handle = bucket.handle;
+  handle.set_buffer(bucket.buffer);
+  event(ReducerEvent::Kind::launch, handle.index());
+  try {
+    bucket.result =
+        has_hook() ? hook_.call(handle) : handle.group().all_reduce(bucket.buffer).single();
+    check(bucket.result.valid(), "the hook returned an empty Future.");
+  } catch (...) {
+    give_up(handle.index());
+  }
+}
+
+Tensor Reducer::as_effect(Bucket& bucket, size_t outputs, std::function<Tensor()> fn) {
+  if (!record::active()) return fn();
+  auto body = [fn = std::move(fn)](const variable_list&) { return variable_list{fn()}; };
+  const variable_list result =
+      invoke_detail::call(invoke_detail::Kind::effect, std::move(body), {bucket.buffer}, outputs);
+  return outputs ? result[0] : Tensor();
+}
+
+void Reducer::launch_used_map() {
+  const record::Suspend now;  // made of plain numbers, and sent on a channel of its own
+  std::vector<int32_t> used;
+  for (const Slot& slot : slots_) used.push_back(slot.used);
+  Tensor map = empty({static_cast<int64_t>(used.size())}, kInt32);
+  std::copy(used.begin(), used.end(), map.data_ptr<int32_t>());
+  used_map_ = used_channel_.all_reduce(map).single();
+}
+
+void Reducer::on_outputs() {
+  if (!armed_ || !counting()) return;
+  autograd::queue_callback([this] { launch_counted(); }, pass_depth_);
+}
+
+// The first pass over a static graph: only now is it known how often each parameter is reached.
+void Reducer::launch_counted() {
+  if (!in_pass_) return;
+  NoGradGuard no_grad;
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (!slots_[i].ready) mark_ready(i);
+  launch_used_map();
+  finish();
+  expected_ = std::exchange(counts_, {});
+}
+
+void Reducer::shadow_pass() {
+  NoGradGuard no_grad;
+  start_pass();
+  began_ = true;
+  for (Slot& slot : slots_) slot.used = false;
+  // The others will have an order of arrival to lay buckets out by, so this rank needs one, too.
+  if (arrival_.empty())
+    for (size_t i = 0; i < slots_.size(); ++i) arrival_.push_back(i);
+  for (Bucket& bucket : buckets_) {
+    bucket.buffer.zero_();
+    launch(bucket);
+  }
+  if (options_.find_unused_parameters && !options_.static_graph) launch_used_map();
+  size_t b = 0;
+  try {
+    if (used_map_.valid()) used_map_.wait();
+    for (; b < buckets_.size(); ++b) buckets_[b].result.wait();
+  } catch (...) {
+    give_up(b);
+  }
+  ++stats_.iterations;
+}
+
+}  // namespace grapnel::dist
