@@ -11,6 +11,8 @@ struct MpiOptions {
   bool check_calls = false;
   /// Larger counts are sent in pieces; 0 for what MPI allows.
   int64_t largest_count = 0;
+  /// Ranks send as if each had a machine of its own; for tests.
+  bool apart = false;
 };
 
 /// The communicator of all processes. Loads libgrapnel_mpi.so and starts the communication thread;

@@ -43,7 +43,8 @@ ProcessGroup init(const InitOptions& options) {
       const char* largest = std::getenv("GRAPNEL_MPI_LARGEST_COUNT");
       world = ProcessGroup(
           connect_mpi({.check_calls = options.check_calls || is_set("GRAPNEL_DIST_CHECK"),
-                       .largest_count = largest ? std::atoll(largest) : 0}),
+                       .largest_count = largest ? std::atoll(largest) : 0,
+                       .apart = is_set("GRAPNEL_MPI_APART")}),
           options.timeout);
       base::set_process_rank({world.rank(), world.size()});
     }

@@ -10,7 +10,7 @@ namespace {
 /// A round of polling takes longer only if it copies something.
 constexpr std::chrono::microseconds kMovesData{2};
 constexpr int kSpins = 20;  ///< rounds of polling without a nap
-/// How long a waiting thread drives, and keeps a core; sums of a megabyte end within it.
+/// How long a waiting thread drives, and keeps a core, when nothing is copied.
 constexpr std::chrono::microseconds kMoment{500};
 /// Who comes to wait so soon after a call waits for it at once.
 constexpr std::chrono::microseconds kAtOnce{50};
@@ -24,10 +24,12 @@ MpiEngine::MpiEngine(MpiTransport& transport, const MpiOptions& options)
       ledger_([this](std::string note) {
         const Lock lock(mutex_);
         work_.notes.push_back(std::move(note));
+        has_work_.store(true, std::memory_order_relaxed);
         changed_.notify_all();
       }),
       rounds_(transport, ledger_, options.check_calls) {
   if (options.largest_count > 0) transport_.set_largest_count(options.largest_count);
+  if (options.apart) transport_.set_apart();
   if (!transport_.allows_thread()) {
     transport_.connect();
     progress_ = [this] {
@@ -67,22 +69,27 @@ void MpiEngine::shut_down() {
 void MpiEngine::post(PostedPtr posted) {
   if (!ledger_.enter(posted)) return;
   const Lock lock(mutex_);
+  last_post_ = Clock::now();
   // Not while the communication thread is in a long nap: should the caller not wait after all, it
   // would be the end of the nap before anything begins.
-  posted->trusted = !posted->may_block && waits_at_once_ && drove_recently() && !in_long_nap_;
-  last_post_ = Clock::now();
+  posted->trusted =
+      !posted->may_block && waits_at_once_ && drove_recently(last_post_) && !in_long_nap_;
   const bool wake = !posted->trusted;
   work_.posted.push_back(std::move(posted));
+  has_work_.store(true, std::memory_order_relaxed);
   if (wake) changed_.notify_all();
 }
 
 void MpiEngine::close(MpiTransport::Line line, FatePtr fate) {
   const Lock lock(mutex_);
   work_.closing.push_back({line, std::move(fate)});
+  has_work_.store(true, std::memory_order_relaxed);
 }
 
 /// With the lock held.
-bool MpiEngine::drove_recently() const { return Clock::now() - last_drive_ < kRecently; }
+bool MpiEngine::drove_recently(Clock::time_point now) const {
+  return now - last_drive_ < kRecently;
+}
 
 // --- threads that wait ---
 
@@ -99,26 +106,34 @@ void MpiEngine::came_to_wait() {
 void MpiEngine::drive(const detail::FutureState& until) {
   std::unique_lock turn(turn_, std::try_to_lock);
   // The communication thread has the turn round by round; between two of them it can be had.
-  for (const auto end = Clock::now() + kHandOver; !turn && Clock::now() < end;) {
-    if (until.done()) return;
-    turn = std::unique_lock(turn_, std::try_to_lock);
-  }
+  if (!turn)
+    for (const auto end = Clock::now() + kHandOver; !turn && Clock::now() < end;) {
+      if (until.done()) return;
+      turn = std::unique_lock(turn_, std::try_to_lock);
+    }
   if (!turn || ledger_.any_may_block()) {
     const Lock lock(mutex_);
     needed_ = true;
     return changed_.notify_all();
   }
-  const Clock::time_point end = Clock::now() + kMoment;
+  {
+    const Lock lock(mutex_);
+    driving_ = true;
+  }
+  Clock::time_point before = Clock::now(), end = before + kMoment;
   bool done = until.done();
-  for (; !done && !blocked_; done = until.done()) {
-    if (step(Who::waiter)) continue;
-    if (Clock::now() > end) break;
+  for (; !done && !blocked_ && before < end; done = until.done()) {
+    const bool moved = step(Who::waiter);
+    const Clock::time_point now = Clock::now();
+    if (moved || now - before > kMovesData) end = now + kMoment;
+    before = now;
   }
   const bool rest = blocked_ || !rounds_.idle();
   turn.unlock();
   const Lock lock(mutex_);
+  driving_ = false;
   waits_at_once_ = done;
-  last_drive_ = Clock::now();
+  last_drive_ = before;
   if (rest || !work_.posted.empty() || !work_.notes.empty()) {
     needed_ = true;
     changed_.notify_all();
@@ -182,10 +197,12 @@ void MpiEngine::communicate(const Future<Done>& connected) {
 void MpiEngine::nap(Lock& lock) {
   // Notes of other ranks have to be seen, too, but there is no hurry; more so if somebody may have
   // been trusted in vain.
-  in_long_nap_ = !drove_recently();
+  in_long_nap_ = !drove_recently(Clock::now());
   const auto time = in_long_nap_ ? std::chrono::milliseconds(20) : std::chrono::microseconds(500);
   changed_.wait_for(lock, time, [&] {
-    return stopping_ || needed_ || !work_.notes.empty() ||
+    if (stopping_) return true;
+    if (driving_) return false;  // It takes what comes up, and says at its end what is left.
+    return needed_ || !work_.notes.empty() ||
            std::any_of(work_.posted.begin(), work_.posted.end(),
                        [](const PostedPtr& p) { return !p->trusted; });
   });
@@ -196,12 +213,14 @@ void MpiEngine::nap(Lock& lock) {
 /// turn.
 bool MpiEngine::step(Who who) {
   MpiRounds::Work work;
-  {
+  // Who waits polls without the lock; what somebody else posts meanwhile is seen a little later.
+  if (who == Who::thread || has_work_.load(std::memory_order_relaxed)) {
     const Lock lock(mutex_);
     blocked_ = who == Who::waiter && std::any_of(work_.posted.begin(), work_.posted.end(),
                                                  [](const PostedPtr& p) { return p->may_block; });
     if (blocked_) return false;
     work = std::exchange(work_, {});
+    has_work_.store(false, std::memory_order_relaxed);
     if (who == Who::thread) {
       needed_ = false;
       for (const PostedPtr& posted : work.posted) waits_at_once_ &= !posted->trusted;

@@ -8,10 +8,11 @@
 /// Deadlines are minded by the ledger on a thread of its own, which calls nothing of MPI, so they
 /// hold even if MPI blocks.
 ///
-/// Calls are made one at a time, by whoever has the turn. A thread that begins to wait takes it for
-/// a moment, if it is free: a short collective is then complete before the communication thread
-/// would have woken up. It makes no call that may block, and leaves long ones to the communication
-/// thread, so deadlines hold for it, too.
+/// Calls are made one at a time, by whoever has the turn. A thread that begins to wait takes it, if
+/// it is free, and keeps it as long as something is copied: a short collective is then complete
+/// before the communication thread would have woken up. It makes no call that may block, and when
+/// nothing has come for a moment it leaves the rest to the communication thread; so deadlines hold
+/// for it, too.
 #pragma once
 
 #include "grapnel/dist/communicator_mpi.h"
@@ -48,15 +49,17 @@ class MpiEngine final : public detail::Driver {
   /// Sleeps until there is something to do, or to look at. With the lock held.
   void nap(Lock& lock);
   bool step(Who who);
-  bool drove_recently() const;
+  bool drove_recently(Clock::time_point now) const;
 
   MpiTransport& transport_;
   std::shared_ptr<Executor> executor_ = std::make_shared<Executor>();
   std::mutex mutex_;
   std::condition_variable changed_;
   MpiRounds::Work work_;  ///< for the next round
+  std::atomic<bool> has_work_{false};
   bool stopping_ = false, stopped_ = false;
   bool in_long_nap_ = false;    ///< the communication thread
+  bool driving_ = false;        ///< a thread that waits
   bool needed_ = false;         ///< by a thread that drove: it left something under way
   bool waits_at_once_ = false;  ///< the last collective was driven by the thread that waited for it
   Clock::time_point last_drive_{}, last_post_{};

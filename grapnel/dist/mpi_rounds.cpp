@@ -4,6 +4,11 @@
 
 namespace grapnel::dist {
 
+namespace {
+/// Asking for notes takes as long as asking for a result, and there is no hurry.
+constexpr uint64_t kRoundsPerNote = 16;
+}  // namespace
+
 bool MpiRounds::round(Work work) {
   for (const std::string& note : work.notes) transport_.send_note(note.c_str());
   for (PostedPtr& posted : work.posted) {
@@ -14,7 +19,8 @@ bool MpiRounds::round(Work work) {
     else begin(std::move(posted));
   }
   const bool any_complete = look_at_active();
-  while (const char* note = transport_.next_note()) heard_.push_back({note, Clock::now(), 0});
+  if (++rounds_ % kRoundsPerNote == 0 || (idle() && !any_complete))
+    while (const char* note = transport_.next_note()) heard_.push_back({note, Clock::now(), 0});
   if (!heard_.empty()) act_on_notes();
   closing_.insert(closing_.end(), work.closing.begin(), work.closing.end());
   if (!closing_.empty()) close_idle_lines();

@@ -80,6 +80,7 @@ class MpiRounds {
   /// kept for good.
   std::vector<Active> lost_;
   std::map<Line, std::deque<PostedPtr>> unchecked_;
+  uint64_t rounds_ = 0;
   std::deque<Heard> heard_;
   std::vector<Closing> closing_;
 };

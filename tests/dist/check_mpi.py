@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUNS = [
     ("2 processes", 2, [], {}),
     ("3 processes", 3, [], {}),
+    ("as if on three machines", 3, ["-tc=*every collective*,*sums*"], {"GRAPNEL_MPI_APART": "1"}),
     ("calls compared, counts split", 2, ["-tc=*every collective*,comm.E18*,*gradients are averaged*"],
      {"GRAPNEL_DIST_CHECK": "1", "GRAPNEL_MPI_LARGEST_COUNT": "4"}),
 ]

@@ -292,6 +292,29 @@ TEST_CASE("sums of every length are complete on all ranks, several at a time") {
   });
 }
 
+TEST_CASE("sums are made in the order of ranks, whatever their length") {
+  on_ranks(3, [](ProcessGroup group) {
+    for (const DType dtype : {kFloat32, kFloat16})
+      for (const int64_t n : {7, 1001, 100003, 1500001}) {
+        const auto of_rank = [&](int r) {
+          const Tensor index = arange(0, n, 1, kFloat32);
+          return (sin(index * (r + 1.5)) + 0.1 * r).to(dtype);
+        };
+        Tensor sum = of_rank(0), least = of_rank(0);
+        for (int r = 1; r < group.size(); ++r) {
+          sum = sum + of_rank(r);
+          least = minimum(least, of_rank(r));
+        }
+        const Tensor mine = of_rank(group.rank()), smallest = of_rank(group.rank());
+        const dist::Work added = group.all_reduce(mine);
+        group.all_reduce(smallest, dist::ReduceOp::min).wait();
+        added.wait();
+        CHECK(equal(mine, sum));
+        CHECK(equal(smallest, least));
+      }
+  });
+}
+
 TEST_CASE("ranks that sum different numbers of elements get an error, and the next group works") {
   on_ranks(2, [](ProcessGroup group) {
     {

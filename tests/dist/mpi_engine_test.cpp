@@ -56,6 +56,7 @@ class Scripted final : public dist::MpiTransport {
   const char* next_note() override { return nullptr; }
   void disconnect() override {}
   void set_largest_count(int64_t) override {}
+  void set_apart() override {}
 
  private:
   std::vector<dist::CallKind> kinds_;

@@ -4,16 +4,22 @@
 /// The elements are cut into pieces, and each piece into one part per rank. Every rank collects its
 /// own part from all others, adds it up in the order of ranks, and sends it back to everybody: two
 /// messages deep, whereas a ring is as deep as there are ranks. A part is added up by one rank
-/// only, so all ranks get the same bits, and those are the bits that threads as ranks get. Pieces
-/// are small enough to be added up while they are in the cache; a few are under way at a time.
+/// only, so all ranks get the same bits, and those are the bits that threads as ranks get.
+///
+/// Pieces are small enough to be added up while they are in the cache. Between machines a few are
+/// under way at a time: the network moves one while another is added up. Within a machine the
+/// processors copy, so pieces that are under way together only push each other out of the cache;
+/// there the next begins when one is done, and pieces are as large as caches allow.
 #pragma once
 
 #include <mpi.h>
+#include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "grapnel/dist/mpi/check.h"
@@ -26,7 +32,6 @@ class DirectSum {
   static constexpr int kMostRanks = 8;
   /// Tags of messages. Those of users are below.
   static constexpr int kFirstTag = 32768, kTags = 8192;
-  static constexpr int64_t kPieceBytes = 512 << 10;
 
   struct Task {
     MPI_Comm comm;
@@ -34,19 +39,31 @@ class DirectSum {
     int64_t count, element_bytes;
     MPI_Datatype type;
     MPI_Op op;
-    uint32_t number;  ///< the same on all ranks; calls that are under way at the same time have
-                      ///< different ones
+    /// Whether a op b has the bits of b op a: not so for the smaller of 0 and -0.
+    bool commutes_exactly;
+    bool one_machine;  ///< has all ranks of `comm`
+    uint32_t number;   ///< the same on all ranks; calls that are under way at the same time have
+                       ///< different ones
   };
 
   /// Memory for parts of others that are added up, kept from sum to sum: fresh memory costs more
   /// than the sum of a short tensor.
   class Buffers {
    public:
-    using Buffer = std::unique_ptr<char[]>;
-    Buffer take() {
-      if (free_.empty()) return Buffer(new char[kPieceBytes]);
-      Buffer buffer = std::move(free_.back());
-      free_.pop_back();
+    struct Free {
+      void operator()(char* p) const { std::free(p); }
+    };
+    struct Buffer {
+      std::unique_ptr<char, Free> data;
+      size_t bytes = 0;
+    };
+    Buffer take(size_t bytes) {
+      auto best = free_.end();
+      for (auto it = free_.begin(); it != free_.end(); ++it)
+        if (it->bytes >= bytes && (best == free_.end() || it->bytes < best->bytes)) best = it;
+      if (best == free_.end()) return allocate(std::max(bytes, kSmallest));
+      Buffer buffer = std::move(*best);
+      free_.erase(best);
       return buffer;
     }
     void give(Buffer buffer) {
@@ -54,20 +71,31 @@ class DirectSum {
     }
 
    private:
-    static constexpr size_t kKept = 16;
+    static constexpr size_t kKept = 8, kSmallest = 64 << 10, kHugePage = 2 << 20;
+    static Buffer allocate(size_t bytes) {
+      const bool huge = bytes > kHugePage / 4;
+      const size_t unit = huge ? kHugePage : 4096;
+      bytes = (bytes + unit - 1) / unit * unit;
+      Buffer buffer{{static_cast<char*>(std::aligned_alloc(unit, bytes)), {}}, bytes};
+      if (!buffer.data) throw std::bad_alloc();
+      // Copies from another process are half as long in huge pages; only a hint, though.
+      if (huge) ::madvise(buffer.data.get(), bytes, MADV_HUGEPAGE);
+      return buffer;
+    }
     std::vector<Buffer> free_;
   };
 
   DirectSum(const Task& task, Buffers& buffers)
       : t_(task),
         buffers_(buffers),
-        tag_(kFirstTag + 2 * static_cast<int>(t_.number % (kTags / 2))) {
+        tag_(kFirstTag + 2 * static_cast<int>(t_.number % (kTags / 2))),
+        window_(t_.one_machine ? 1 : 4) {
     MPI_Comm_rank(t_.comm, &rank_);
     MPI_Comm_size(t_.comm, &ranks_);
     // What is short goes to everybody at once, and everybody adds it up.
     whole_ = t_.count * t_.element_bytes <= kShortBytes;
-    piece_ =
-        whole_ ? t_.count : std::max<int64_t>(1, kPieceBytes / t_.element_bytes / ranks_) * ranks_;
+    const int64_t bytes = t_.one_machine ? 2 << 20 : 512 << 10;
+    piece_ = whole_ ? t_.count : std::max<int64_t>(1, bytes / t_.element_bytes / ranks_) * ranks_;
   }
 
   DirectSum(const DirectSum&) = delete;
@@ -107,8 +135,7 @@ class DirectSum {
     Stage stage = Stage::idle;
     int64_t first = 0, count = 0;
     std::vector<MPI_Request> requests;
-    /// This rank's part as the others have it; they have kPieceBytes together at most.
-    Buffers::Buffer others;
+    Buffers::Buffer others;  ///< this rank's part as they have it
   };
 
   // The part of rank r, in elements of the piece.
@@ -123,9 +150,9 @@ class DirectSum {
   }
   /// The part of this rank as rank r has it.
   char* from(const Piece& piece, int r) const {
-    return r == rank_
-               ? part(piece, r)
-               : piece.others.get() + (r - (r > rank_)) * count_of(piece, rank_) * t_.element_bytes;
+    return r == rank_ ? part(piece, r)
+                      : piece.others.data.get() +
+                            (r - (r > rank_)) * count_of(piece, rank_) * t_.element_bytes;
   }
 
   void begin_pieces() {
@@ -137,7 +164,8 @@ class DirectSum {
       piece.count = std::min(piece_, t_.count - next_);
       next_ += piece_;
       const int64_t own = count_of(piece, rank_);
-      piece.others = buffers_.take();
+      piece.others =
+          buffers_.take(static_cast<size_t>(own * t_.element_bytes) * static_cast<size_t>(ranks_));
       for_others([&](int r) { receive(piece, from(piece, r), own, r, tag_); });
       for_others([&](int r) { send(piece, part(piece, r), count_of(piece, r), r, tag_); });
     }
@@ -151,10 +179,16 @@ class DirectSum {
   }
   void add_up(Piece& piece) const {
     const auto count = static_cast<int>(count_of(piece, rank_));
-    char* const sum = from(piece, 0);
-    for (int r = 1; r < ranks_; ++r)
-      check_mpi(MPI_Reduce_local(from(piece, r), sum, count, t_.type, t_.op), "MPI_Reduce_local");
-    if (rank_ != 0)
+    // Everybody's own sum of the whole must have the same bits even where they are no numbers.
+    const bool may_swap = t_.commutes_exactly && !whole_;
+    char* sum = from(piece, 0);
+    for (int r = 1; r < ranks_; ++r) {
+      char* next = from(piece, r);
+      // From here on the sum is where it belongs.
+      if (r == rank_ && may_swap) std::swap(sum, next);
+      check_mpi(MPI_Reduce_local(next, sum, count, t_.type, t_.op), "MPI_Reduce_local");
+    }
+    if (sum != part(piece, rank_))
       std::memcpy(part(piece, rank_), sum, static_cast<size_t>(count * t_.element_bytes));
     piece.requests.clear();
   }
@@ -188,7 +222,7 @@ class DirectSum {
   int rank_ = 0, ranks_ = 0;
   bool whole_ = false;
   int64_t piece_ = 0, next_ = 0, next_back_ = 0;
-  std::array<Piece, 4> window_;
+  std::vector<Piece> window_;
 };
 
 }  // namespace grapnel::dist

@@ -10,7 +10,7 @@
 namespace grapnel::dist {
 
 /// Changes when anything in this file or in call.h does.
-inline constexpr uint32_t kMpiTransportVersion = 2;
+inline constexpr uint32_t kMpiTransportVersion = 3;
 inline constexpr char kMpiTransportSymbol[] = "grapnel_mpi_transport";
 
 /// A collective with the memory of this rank.
@@ -65,6 +65,8 @@ class MpiTransport {
   virtual void disconnect() = 0;
   /// Counts above this are split; smaller ones are for tests.
   virtual void set_largest_count(int64_t count) = 0;
+  /// Before connect(): ranks are taken to be on machines of their own; for tests.
+  virtual void set_apart() = 0;
 };
 
 using MpiTransportFn = MpiTransport* (*)(uint32_t version);

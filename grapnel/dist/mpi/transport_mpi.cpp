@@ -8,6 +8,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
@@ -155,6 +156,11 @@ class Transport final : public MpiTransport {
     MPI_Comm world = MPI_COMM_NULL;
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world), "MPI_Comm_dup");
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &notes_), "MPI_Comm_dup");
+    MPI_Comm machine = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine),
+              "MPI_Comm_split_type");
+    MPI_Comm_group(machine, &machine_);
+    MPI_Comm_free(&machine);
     add(world);
     int* largest_tag = nullptr;
     int known = 0;
@@ -268,11 +274,13 @@ class Transport final : public MpiTransport {
     if (owns_) MPI_Finalize();
   }
   void set_largest_count(int64_t count) override { largest_ = count; }
+  void set_apart() override { apart_ = true; }
 
  private:
   struct LineState {
     MPI_Comm comm = MPI_COMM_NULL;
     int ranks = 0;
+    bool one_machine = false;  ///< has all ranks
     uint32_t sums = 0;  ///< direct sums so far: the same on all ranks, since they make the same
                         ///< calls in the same order
   };
@@ -281,6 +289,7 @@ class Transport final : public MpiTransport {
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     LineState state{comm};
     MPI_Comm_size(comm, &state.ranks);
+    state.one_machine = !apart_ && is_on_this_machine(comm, state.ranks);
     ++open_;
     if (free_lines_.empty()) {
       lines_.push_back(state);
@@ -290,6 +299,15 @@ class Transport final : public MpiTransport {
     free_lines_.pop_back();
     lines_[static_cast<size_t>(line)] = state;
     return line;
+  }
+  bool is_on_this_machine(MPI_Comm comm, int ranks) const {
+    std::vector<int> all(static_cast<size_t>(ranks)), here(all.size());
+    std::iota(all.begin(), all.end(), 0);
+    MPI_Group group;
+    MPI_Comm_group(comm, &group);
+    MPI_Group_translate_ranks(group, ranks, all.data(), machine_, here.data());
+    MPI_Group_free(&group);
+    return std::find(here.begin(), here.end(), MPI_UNDEFINED) == here.end();
   }
   Ticket keep(Pending pending) {
     pending_.emplace(++last_ticket_, std::move(pending));
@@ -373,8 +391,11 @@ class Transport final : public MpiTransport {
     const MPI_Op op = op_of(call.dtype, call.op);
     const bool few = line.ranks > 1 && line.ranks <= DirectSum::kMostRanks;
     if (few && has_tags_ && call.count > 0 && call.count <= largest_) {
-      pending.sum = std::make_unique<DirectSum>(
-          DirectSum::Task{line.comm, data, call.count, size, type, op, line.sums++}, buffers_);
+      const bool commutes = call.op == ReduceOp::sum || call.op == ReduceOp::product;
+      pending.sum =
+          std::make_unique<DirectSum>(DirectSum::Task{line.comm, data, call.count, size, type, op,
+                                                      commutes, line.one_machine, line.sums++},
+                                      buffers_);
       pending.sum->begin();
       return;
     }
@@ -412,7 +433,7 @@ class Transport final : public MpiTransport {
             "MPI_Ireduce");
   }
 
-  bool owns_ = false, has_tags_ = false;
+  bool owns_ = false, has_tags_ = false, apart_ = false;
   int level_ = MPI_THREAD_SINGLE;
   int64_t largest_ = int64_t{1} << 30;
   std::vector<LineState> lines_;
@@ -421,6 +442,7 @@ class Transport final : public MpiTransport {
   DirectSum::Buffers buffers_;
   std::unordered_map<Ticket, Pending> pending_;
   Ticket last_ticket_ = 0;
+  MPI_Group machine_ = MPI_GROUP_NULL;  ///< ranks on this one
   MPI_Comm notes_ = MPI_COMM_NULL;
   MPI_Request note_request_ = MPI_REQUEST_NULL;
   std::vector<char> note_, read_;
