@@ -4,6 +4,7 @@
 #include "grapnel/base/log.h"
 #include "grapnel/codegen/jit.h"
 #include "grapnel/compile/executable.h"
+#include "grapnel/compile/inherit.h"
 #include "grapnel/compile/memory.h"
 #include "grapnel/compile/observe.h"
 #include "grapnel/compile/passes.h"
@@ -91,6 +92,7 @@ class Planned final : public Executable {
 
   void run(Trace& trace, RunCounts& counts) const override {
     redirect(trace, simplified_);
+    let_inherit(plan_, trace);
     Memory memory(trace);
     RunObserver* const observer = RunObserver::current;
     if (observer) [[unlikely]]

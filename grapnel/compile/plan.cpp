@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "grapnel/compile/group_builder.h"
+#include "grapnel/compile/inherit.h"
 #include "grapnel/compile/prologues.h"
 #include "grapnel/compile/sweeps.h"
 #include "grapnel/ops/define.h"
@@ -296,6 +297,7 @@ class Planner {
     if (options_.fuse && options_.prologues) find_prologues(t_, plan);
     drop_single_calls(plan);
     find_last_uses(plan);
+    find_heirs(t_, sequence_, plan);
     return plan;
   }
 

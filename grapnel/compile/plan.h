@@ -40,6 +40,11 @@
 /// whole, with the same distance between rows. If sizes say that rows would be needed by several
 /// threads, or that keeping what the group reads costs more memory than the operand, the two run
 /// one after the other.
+///
+/// Note [Inheriting memory]
+/// A result of a group may lie where an operand lay that nobody reads afterwards, if both have the
+/// same elements in the same places: a kernel reads all operands of an element before it writes
+/// one. That saves memory, and the caches from one more tensor that passes through them.
 #pragma once
 
 #include "grapnel/capture/trace.h"
@@ -111,9 +116,14 @@ struct Item {
 };
 
 struct Plan {
+  /// See Note [Inheriting memory].
+  struct Heir {
+    capture::SlotId of, slot;
+  };
   std::vector<Item> items;
   std::vector<Group> groups;
   std::vector<Sweep> sweeps;
+  std::vector<Heir> heirs;  ///< in the order of items
 };
 
 struct PlanOptions {

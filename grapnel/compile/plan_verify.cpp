@@ -1,10 +1,12 @@
 /// A plan checked against its trace.
+#include <algorithm>
 #include <utility>
 
 #include "grapnel/base/error.h"
 #include "grapnel/compile/group_builder.h"
 #include "grapnel/compile/plan.h"
 #include "grapnel/compile/prologues.h"
+#include "grapnel/compile/sweeps.h"
 
 namespace grapnel::compile_detail {
 
@@ -127,6 +129,25 @@ void verify_product(const Trace& t, const Group& g) {
                    ": it is computed in memory that the group still reads");
 }
 
+/// See Note [Inheriting memory].
+void verify_heirs(const Trace& t, const Plan& plan) {
+  const size_t never = plan.items.size();
+  std::vector<size_t> first(t.slots.size(), never), last(t.slots.size());
+  for (size_t i = 0; i < plan.items.size(); ++i)
+    for_each_touched_slot(t, plan, plan.items[i], [&](SlotId slot) {
+      first[slot] = std::min(first[slot], i);
+      last[slot] = i;
+    });
+  for (const Plan::Heir& heir : plan.heirs) {
+    GRAPNEL_ASSERT(last[heir.of] == first[heir.slot], "slot ", heir.slot,
+                   " takes the memory of slot ", heir.of, " at item ", first[heir.slot],
+                   ", and not at its last use, item ", last[heir.of]);
+    GRAPNEL_ASSERT(
+        !t.slots[heir.slot].outside && !t.slots[heir.of].outside && !t.slots[heir.of].live, "slot ",
+        heir.of, " cannot be overwritten by slot ", heir.slot);
+  }
+}
+
 }  // namespace
 
 void verify(const Trace& trace, const std::vector<bool>& skipped, const Plan& plan) {
@@ -144,6 +165,7 @@ void verify(const Trace& trace, const std::vector<bool>& skipped, const Plan& pl
     GRAPNEL_ASSERT(!g.product && g.reductions.empty() && g.outputs.size() == 1, "item ", i,
                    " does more than prepare a product");
   }
+  verify_heirs(trace, plan);
   for (const Sweep& s : plan.sweeps) {
     GRAPNEL_ASSERT(s.parts.size() > 1 && s.first + s.parts.size() <= plan.items.size(),
                    "a sweep of ", s.parts.size(), " parts at item ", s.first);

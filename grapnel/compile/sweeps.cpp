@@ -1,6 +1,7 @@
 #include "grapnel/compile/sweeps.h"
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_map>
 
 #include "grapnel/ops/define.h"
@@ -215,60 +216,92 @@ void find_locals(const Trace& t, Classes& sequence, Plan& plan) {
   }
 }
 
+/// Puts the items of a plan in the order in which they will run, parts of sweeps together.
+class Arranger {
+ public:
+  Arranger(const Trace& trace, Classes& sequence, Classes& shape, Plan& plan)
+      : t_(trace), sequence_(sequence), shape_(shape), plan_(plan), placed_(plan.items.size()) {}
+
+  /// `items`: in the order of the plan.
+  void arrange(const std::vector<size_t>& items) {
+    for (size_t at = 0; at < items.size(); ++at) {
+      if (placed_[items[at]]) continue;
+      Grower grower(t_, sequence_, shape_, plan_);
+      std::vector<size_t> before, parts;
+      grow(grower, items, at, before, parts);
+      if (!grower.is_worthwhile()) {
+        place(items[at]);
+        continue;
+      }
+      // Among what runs before there may be sweeps as well.
+      arrange(before);
+      plan_.items[parts[0]].sweep = static_cast<int32_t>(plan_.sweeps.size());
+      grower.sweep.first = static_cast<uint32_t>(order_.size());
+      plan_.sweeps.push_back(std::move(grower.sweep));
+      for (const size_t i : parts) place(i);
+    }
+  }
+
+  void finish() {
+    std::vector<Item> items;
+    for (const size_t i : order_) items.push_back(std::move(plan_.items[i]));
+    plan_.items = std::move(items);
+  }
+
+ private:
+  void place(size_t i) {
+    placed_[i] = true;
+    order_.push_back(i);
+  }
+
+  /// A sweep that begins with item `at` of the list, if one does. Between its parts are items that
+  /// can run before all of them, and others that have to wait until after the last.
+  void grow(Grower& grower, const std::vector<size_t>& items, size_t at,
+            std::vector<size_t>& before, std::vector<size_t>& parts) const {
+    const Item& first = plan_.items[items[at]];
+    if (!grower.add(first)) return;
+    parts.push_back(items[at]);
+    Passed sweep(t_), after(t_);
+    sweep.add(touches_of(t_, plan_, first), false);
+    int skipped = 0;
+    for (size_t next = at + 1; next < items.size() && skipped < kStepOver; ++next) {
+      const size_t i = items[next];
+      if (placed_[i]) continue;
+      const Item& item = plan_.items[i];
+      const bool is_call = item.group < 0 || plan_.groups[static_cast<size_t>(item.group)].product;
+      if (item.group < 0 && t_.calls[item.call].op->effect) break;
+      const std::vector<Touch> touches = touches_of(t_, plan_, item);
+      const bool passes = after.lets_pass(touches);
+      if (passes && grower.add(item)) {
+        parts.push_back(i);
+        sweep.add(touches, false);
+      } else if (passes && sweep.lets_pass(touches)) {
+        before.push_back(i);
+        ++skipped;
+      } else {
+        after.add(touches, is_call);
+        ++skipped;
+      }
+    }
+    // What comes after the last part need not move.
+    std::erase_if(before, [&](size_t i) { return i > parts.back(); });
+  }
+
+  const Trace& t_;
+  Classes &sequence_, &shape_;
+  Plan& plan_;
+  std::vector<bool> placed_;
+  std::vector<size_t> order_;
+};
+
 }  // namespace
 
 void find_sweeps(const Trace& trace, Classes& sequence, Classes& shape, Plan& plan) {
-  std::vector<bool> placed(plan.items.size());
-  std::vector<size_t> order;
-  auto place = [&](size_t i) {
-    placed[i] = true;
-    order.push_back(i);
-  };
-  for (size_t i = 0; i < plan.items.size(); ++i) {
-    if (placed[i]) continue;
-    Grower grower(trace, sequence, shape, plan);
-    std::vector<size_t> before, parts;
-    if (grower.add(plan.items[i])) {
-      parts.push_back(i);
-      // Between the parts of a sweep are items that can run before all of them, and others that
-      // have to wait until after the last.
-      Passed sweep(trace), after(trace);
-      sweep.add(touches_of(trace, plan, plan.items[i]), false);
-      int skipped = 0;
-      for (size_t j = i + 1; j < plan.items.size() && skipped < kStepOver; ++j) {
-        if (placed[j]) continue;
-        const Item& item = plan.items[j];
-        const bool is_call = item.group < 0 || plan.groups[static_cast<size_t>(item.group)].product;
-        if (item.group < 0 && trace.calls[item.call].op->effect) break;
-        const std::vector<Touch> touches = touches_of(trace, plan, item);
-        const bool passes = after.lets_pass(touches);
-        if (passes && grower.add(item)) {
-          parts.push_back(j);
-          sweep.add(touches, false);
-        } else if (passes && sweep.lets_pass(touches)) {
-          before.push_back(j);
-          ++skipped;
-        } else {
-          after.add(touches, is_call);
-          ++skipped;
-        }
-      }
-    }
-    if (!grower.is_worthwhile()) {
-      place(i);
-      continue;
-    }
-    // What comes after the last part need not move.
-    std::erase_if(before, [&](size_t j) { return j > parts.back(); });
-    for (const size_t j : before) place(j);
-    plan.items[i].sweep = static_cast<int32_t>(plan.sweeps.size());
-    grower.sweep.first = static_cast<uint32_t>(order.size());
-    plan.sweeps.push_back(std::move(grower.sweep));
-    for (const size_t j : parts) place(j);
-  }
-  std::vector<Item> items;
-  for (const size_t i : order) items.push_back(std::move(plan.items[i]));
-  plan.items = std::move(items);
+  std::vector<size_t> items(plan.items.size());
+  std::iota(items.begin(), items.end(), size_t{0});
+  Arranger arranger(trace, sequence, shape, plan);
+  arranger.arrange(items);
+  arranger.finish();
   if (!plan.sweeps.empty()) find_locals(trace, sequence, plan);
 }
 

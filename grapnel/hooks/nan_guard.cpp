@@ -1,6 +1,7 @@
 #include "grapnel/hooks/nan_guard.h"
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -33,7 +34,6 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
       // Which layer an op belongs to is known while the layer is being called.
       handles_.push_back(m.register_forward_pre_hook(
           [this, path](nn::Module& called, const nn::Args& args) {
-            const NoGradGuard no_grad;
             if (layers_.empty()) watch_arguments(called, args);
             layers_.push_back(path);
           },
@@ -62,7 +62,6 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
             const variable_list& grad_inputs, const variable_list& grad_outputs) {
           const auto self = weak.lock();
           if (!self) return;
-          const NoGradGuard no_grad;
           const auto is_old = [&](const Tensor& g) {
             return std::ranges::any_of(
                 grad_outputs, [&](const Tensor& o) { return o.defined() && o.is_alias_of(g); });
@@ -82,14 +81,9 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
     if (entries.empty()) return std::nullopt;
     const NoGradGuard no_grad;
     const TapeObserver::Pause pause;
-    std::vector<Tensor> flags;
-    for (const Entry& e : entries) flags.push_back(e.bad);
-    const Tensor all = stack(flags).contiguous();
-    const bool* bad = all.data_ptr<bool>();
-    for (size_t i = 0; i < entries.size(); ++i)
-      if (bad[i])
-        return Report{entries[i].phase, entries[i].op, base::describe({entries[i].site}),
-                      entries[i].layer};
+    for (const Entry& e : entries)
+      if (std::isnan(e.sum.item<double>()))
+        return Report{e.phase, e.op, base::describe({e.site}), e.layer};
     return std::nullopt;
   }
   std::string rank() const {
@@ -103,20 +97,21 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
     std::string op;
     const void* site;
     std::string layer;
-    Tensor bad;
+    Tensor sum;  ///< 0, or NaN if something was not finite
   };
 
   void watch(const Tensor& t, const char* phase, std::string op, const void* site,
              const std::string& layer) {
     if (!t.defined() || !t.is_floating_point() || t.numel() == 0) return;
     const TapeObserver::Pause pause;
+    const NoGradGuard no_grad;
     // x - x is 0 for a number and NaN for anything else, and a sum forgets no NaN: one pass at the
     // speed of memory.
-    const Tensor x = in_memory_order(t.detach());
-    Tensor bad = (x - x).sum().isnan();
+    const Tensor x = in_memory_order(t);
+    Tensor sum = (x - x).sum();
     const std::lock_guard lock(mutex_);
     const uint64_t number = ++watched_;
-    entries_.push_back({number, phase, std::move(op), site, layer, std::move(bad)});
+    entries_.push_back({number, phase, std::move(op), site, layer, std::move(sum)});
     if (!record::active()) return;
     // What is not computed in the end was not born.
     const auto forget = [weak = weak_from_this(), number] {

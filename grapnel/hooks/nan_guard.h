@@ -6,9 +6,9 @@
 ///   guard.check();   // throws: "a NaN or an infinity was born in the forward of log, called at
 ///                    // net.cpp:42 (...), in layer 'head'"
 ///
-/// While it lives, every op on the tape of this thread leaves one truth value behind, in a tensor,
-/// and so does its gradient; nothing is looked at before check(), which reads them all at once. One
-/// more pass over every result is what that costs.
+/// While it lives, every op on the tape of this thread leaves one number behind, in a tensor, and so
+/// does its gradient; nothing is looked at before check(), which reads them all. One more pass over
+/// every result is what that costs.
 #pragma once
 
 #include <memory>
