@@ -6,7 +6,8 @@
 namespace grapnel::base {
 
 /// While it lives, signals sent to this thread wait. Faults of the thread's own, such as SIGSEGV,
-/// are handled as ever.
+/// are handled as ever. A thread that is started meanwhile holds them for good: signals belong to
+/// the user's threads.
 class HoldSignals {
  public:
   HoldSignals() {

@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -18,6 +17,7 @@
 #endif
 
 #include "grapnel/base/error.h"
+#include "grapnel/base/hold_signals.h"
 #include "grapnel/base/on_this_thread.h"
 
 namespace grapnel {
@@ -141,10 +141,7 @@ class Pool {
   /// Only called by the owner of busy_.
   void start_workers(int wanted) {
     if (started_ >= wanted) return;
-    // Signals belong to the user's threads.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const HoldSignals hold;
     try {
       while (started_ < wanted) {
         if (!workers_[started_]) workers_[started_] = new Worker;
@@ -154,7 +151,6 @@ class Pool {
     } catch (const std::exception&) {
       // No more threads or memory to be had: those that exist do the work.
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
   static void call(Worker& worker) {

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "grapnel/base/error.h"
+#include "grapnel/base/hold_signals.h"
 #include "grapnel/codegen/disk_cache.h"
 #include "grapnel/codegen/llvm_module.h"
 #include "grapnel/ops/kernels/table.h"
@@ -220,6 +221,7 @@ void start_worker_if_needed() {
   if (j.has_worker || j.stopping || j.queue.empty()) return;
   static const bool registered = std::atexit(&stop_worker) == 0;
   (void)registered;
+  const base::HoldSignals hold;
   j.worker = std::thread(&work);
   j.has_worker = true;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/base/hold_signals.h"
 #include "grapnel/base/on_this_thread.h"
 
 namespace grapnel::data {
@@ -39,6 +40,7 @@ class Epoch::Work {
   }
 
   void start() {
+    const base::HoldSignals hold;
     for (int64_t i = 0; i < workers_; ++i) threads_.emplace_back([this] { work(); });
   }
   int64_t left() const { return end_ - wanted_; }

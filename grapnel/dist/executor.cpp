@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/base/hold_signals.h"
 
 namespace grapnel::dist {
 
@@ -30,6 +31,7 @@ struct Executor::State : std::enable_shared_from_this<State> {
   void ensure_thread() {
     if (busy) return;
     if (idle > 0) return changed.notify_all();
+    const base::HoldSignals hold;
     threads.emplace_back([self = shared_from_this()] { self->work(); });
     if (!orphaned) return;
     threads.back().detach();

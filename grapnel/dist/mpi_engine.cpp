@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "grapnel/base/hold_signals.h"
+
 namespace grapnel::dist {
 
 namespace {
@@ -39,7 +41,10 @@ MpiEngine::MpiEngine(MpiTransport& transport, const MpiOptions& options)
     return;
   }
   auto connected = Future<Done>::make();
-  thread_ = std::thread([this, connected] { communicate(connected); });
+  {
+    const base::HoldSignals hold;
+    thread_ = std::thread([this, connected] { communicate(connected); });
+  }
   try {
     connected.wait();
   } catch (...) {

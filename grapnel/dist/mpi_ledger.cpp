@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "grapnel/base/hold_signals.h"
+
 namespace grapnel::dist {
 
 namespace {
@@ -13,8 +15,10 @@ std::string Posted::describe() const {
   return str(op->call.str(), ", number ", op->sequence, " of group '", group, "'");
 }
 
-MpiLedger::MpiLedger(std::function<void(std::string)> tell)
-    : tell_(std::move(tell)), watchdog_([this] { mind_deadlines(); }) {}
+MpiLedger::MpiLedger(std::function<void(std::string)> tell) : tell_(std::move(tell)) {
+  const base::HoldSignals hold;
+  watchdog_ = std::thread([this] { mind_deadlines(); });
+}
 
 void MpiLedger::stop() {
   {
