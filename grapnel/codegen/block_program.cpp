@@ -26,6 +26,11 @@ Compute BlockProgram::type_of(int32_t reg) const {
 std::string BlockProgram::str() const {
   std::string text;
   append_types(text, "inputs", inputs);
+  if (!stored.empty()) {
+    text += "stored";
+    for (const DType type : stored) (text += ' ') += name(type);
+    text += '\n';
+  }
   append_types(text, "scalars", scalars);
   size_t reg = inputs.size() + scalars.size();
   for (const Step& step : steps) {
@@ -42,15 +47,15 @@ std::string BlockProgram::str() const {
   text += streams ? "streams" : "outputs";
   for (size_t i = 0; i < outputs.size(); ++i) {
     (text += " %") += std::to_string(outputs[i]);
-    if (const size_t stored = outputs.size() - reductions.size(); i >= stored)
-      (text += '.') += reduction_name(reductions[i - stored]);
+    if (const size_t plain = outputs.size() - reductions.size(); i >= plain)
+      (text += '.') += reduction_name(reductions[i - plain]);
   }
   text += '\n';
   return text;
 }
 
 void verify(const BlockProgram& program) {
-  const auto& [inputs, scalars, steps, outputs, streams, reductions] = program;
+  const auto& [inputs, scalars, steps, outputs, streams, reductions, stored] = program;
   const auto first = static_cast<int32_t>(inputs.size() + scalars.size());
   auto defined_before = [&program](int32_t reg, int32_t end) {
     GRAPNEL_ASSERT(reg >= 0 && reg < end, "register %", reg, " is read before it is written, in:\n",
@@ -73,6 +78,11 @@ void verify(const BlockProgram& program) {
     }
   }
   for (int32_t out : outputs) defined_before(out, first + static_cast<int32_t>(steps.size()));
+  GRAPNEL_ASSERT(stored.empty() || stored.size() == inputs.size(), stored.size(),
+                 " stored types for ", inputs.size(), " inputs");
+  for (size_t i = 0; i < inputs.size(); ++i)
+    GRAPNEL_ASSERT(reads_directly(program.stored_as(i), inputs[i]), "input ", i, " is stored as ",
+                   name(program.stored_as(i)), ", in:\n", program.str());
   GRAPNEL_ASSERT(reductions.size() <= outputs.size() && (reductions.empty() || !streams),
                  "reduced outputs are outputs, and stay in the caches, in:\n", program.str());
 }

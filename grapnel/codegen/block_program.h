@@ -2,9 +2,9 @@
 /// kernel.
 ///
 /// A block is a contiguous run of values of one compute type (f32, f64, i64). Whoever runs a
-/// program brings its inputs into that form (strided, broadcast and narrow operands are staged in
-/// the first-level cache) and takes its outputs from it, so a program knows no shapes, strides or
-/// stored types and serves every size. Two implementations give the same bits: `interpret` calls
+/// program brings its inputs into that form (strided, broadcast and most narrow operands are staged
+/// in the first-level cache) and takes its outputs from it, so a program knows no shapes or strides
+/// and serves every size. Two implementations give the same bits: `interpret` calls
 /// the eager kernels step by step, `Jit` turns the whole program into machine code.
 #pragma once
 
@@ -54,13 +54,25 @@ struct BlockProgram {
   /// with value i % kLanes of the output, which are the lanes of Note [Reduction tree]. There is
   /// machine code for that only, no interpreter.
   std::vector<int16_t> reductions = {};
+  /// The types that inputs have in memory, where some are narrow; empty if none is.
+  std::vector<DType> stored = {};
 
+  DType stored_as(size_t input) const {
+    return stored.empty() ? dtype_of(inputs[input]) : stored[input];
+  }
   Compute type_of(int32_t reg) const;
   /// A text that is equal for equal programs and names ops by name, so that it holds across builds.
   /// Keys of kernels on disk.
   std::string str() const;
   friend bool operator==(const BlockProgram&, const BlockProgram&) = default;
 };
+
+/// Whether programs read values of this type as they lie in memory.
+inline bool reads_directly(DType stored, Compute compute) {
+  return stored == dtype_of(compute) ||
+         (compute == Compute::F32 &&
+          (stored == DType::Bool || stored == DType::UInt8 || stored == DType::BFloat16));
+}
 
 /// How a kernel walks an input: those bits of a position that it looks at.
 enum class Walk : int64_t {

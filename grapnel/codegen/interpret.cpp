@@ -90,7 +90,8 @@ class Interpreter {
     // An output that is an input is copied last; if outputs lie over inputs it must be saved before
     // they are written.
     for (size_t r = 0; r < blocks_; ++r)
-      if (last_use_[r] == kAtTheEnd && is_output(in_[r])) slot_[r] = slots_.take();
+      if (is_narrow(r) || (last_use_[r] == kAtTheEnd && is_output(in_[r])))
+        slot_[r] = slots_.take();
     for (size_t r = blocks_; r < first_; ++r) slot_[r] = slots_.take();
     for (size_t i = 0; i < p_.steps.size(); ++i) {
       const size_t reg = first_ + i;
@@ -110,6 +111,9 @@ class Interpreter {
     }
   }
 
+  bool is_narrow(size_t input) const {
+    return !p_.stored.empty() && p_.stored[input] != dtype_of(type(input));
+  }
   bool is_output(const void* block) const {
     return std::find(out_, out_ + p_.outputs.size(), block) != out_ + p_.outputs.size();
   }
@@ -131,7 +135,11 @@ class Interpreter {
              static_cast<size_t>(begin) * width(type(reg));
     };
     for (size_t r = 0; r < blocks_; ++r) {
-      if (slot_[r] >= 0)
+      if (is_narrow(r))
+        load(type(r), p_.stored[r])(static_cast<const char*>(in_[r]) +
+                                        static_cast<size_t>(begin) * element_size(p_.stored[r]),
+                                    1, at[r], n);
+      else if (slot_[r] >= 0)
         std::memcpy(at[r], block(in_[r], r), static_cast<size_t>(n) * width(type(r)));
       else at[r] = block(in_[r], r);
     }

@@ -39,9 +39,10 @@ Sink into(std::string& text) {
 
 ProgramView view(const BlockProgram& p) {
   auto count = [](const auto& list) { return static_cast<int32_t>(list.size()); };
-  return {p.inputs.data(), p.scalars.data(),    p.steps.data(),     p.outputs.data(),
-          count(p.inputs), count(p.scalars),    count(p.steps),     count(p.outputs),
-          p.streams,       p.reductions.data(), count(p.reductions)};
+  return {p.inputs.data(),     p.scalars.data(),    p.steps.data(),
+          p.outputs.data(),    count(p.inputs),     count(p.scalars),
+          count(p.steps),      count(p.outputs),    p.streams,
+          p.reductions.data(), count(p.reductions), p.stored.empty() ? nullptr : p.stored.data()};
 }
 
 struct Key {
@@ -67,6 +68,7 @@ struct KeyHash {
     }
     for (int32_t out : key.program.outputs) mix(out);
     for (int16_t reduction : key.program.reductions) mix(reduction);
+    for (DType type : key.program.stored) mix(type);
     return h;
   }
 };

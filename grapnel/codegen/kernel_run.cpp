@@ -12,9 +12,9 @@ using Lane64 = std::array<uint64_t, kLanes>;
 /// The values behind the last whole block, staged in blocks of their own.
 void run_rest(const BlockProgram& p, BlockFn fn, const void* const* in, const Walk* walks,
               void* const* out, const void* scalars, int64_t begin, int64_t n) {
-  auto width = [](Compute c) { return element_size(dtype_of(c)); };
-  auto at = [&](const void* block, Compute c) {
-    return static_cast<char*>(const_cast<void*>(block)) + static_cast<size_t>(begin) * width(c);
+  auto at = [&](const void* block, DType type) {
+    return static_cast<char*>(const_cast<void*>(block)) +
+           static_cast<size_t>(begin) * element_size(type);
   };
   const size_t ins = p.inputs.size(), outs = p.outputs.size(),
                rest = static_cast<size_t>(n - begin);
@@ -22,14 +22,15 @@ void run_rest(const BlockProgram& p, BlockFn fn, const void* const* in, const Wa
   SmallVector<const void*, 8> from(ins);
   SmallVector<void*, 8> to(outs);
   for (size_t i = 0; i < ins; ++i) {
-    std::memcpy(blocks[i].data(), at(in[i], p.inputs[i]), rest * width(p.inputs[i]));
+    const DType type = p.stored_as(i);
+    std::memcpy(blocks[i].data(), at(in[i], type), rest * element_size(type));
     from[i] = blocks[i].data();
   }
   for (size_t o = 0; o < outs; ++o) to[o] = blocks[ins + o].data();
   fn(from.data(), walks, to.data(), scalars, kLanes);
   for (size_t o = 0; o < outs; ++o) {
-    const Compute c = p.type_of(p.outputs[o]);
-    std::memcpy(at(out[o], c), to[o], rest * width(c));
+    const DType type = dtype_of(p.type_of(p.outputs[o]));
+    std::memcpy(at(out[o], type), to[o], rest * element_size(type));
   }
 }
 

@@ -6,16 +6,32 @@ namespace grapnel::compile_detail {
 
 using namespace capture;
 
+namespace {
+
+template <class Bits>
+void copy_kernel(const void* from, int64_t stride, void* to, int64_t n) {
+  const auto* x = static_cast<const Bits*>(from);
+  auto* y = static_cast<Bits*>(to);
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i * stride];
+}
+/// Of values that kernels read in their narrow type.
+kernels::LoadFn copy_of_size(size_t bytes) {
+  return bytes == 1 ? &copy_kernel<uint8_t> : &copy_kernel<uint16_t>;
+}
+
+}  // namespace
+
 Stream::Stream(const Trace& trace, ValueId id, ValueId shape, Compute compute, const Place& place,
-               int32_t trailing)
+               int32_t trailing, bool as_stored)
     : place_(place) {
   const Value& v = trace.values[id];
   dtype_ = v.dtype;
-  load_ = kernels::table().load[static_cast<int>(dtype_)][static_cast<int>(compute)];
+  load_ = as_stored ? copy_of_size(element_size(dtype_))
+                    : kernels::table().load[static_cast<int>(dtype_)][static_cast<int>(compute)];
   store_ = kernels::table().store[static_cast<int>(dtype_)][static_cast<int>(compute)];
   stored_size_ = static_cast<int64_t>(element_size(dtype_));
-  size_ = static_cast<int64_t>(element_size(dtype_of(compute)));
-  native_ = dtype_ == dtype_of(compute);
+  size_ = as_stored ? stored_size_ : static_cast<int64_t>(element_size(dtype_of(compute)));
+  native_ = as_stored || dtype_ == dtype_of(compute);
   if (place_.data) place_.data += trace.offset_of(v) * stored_size_;
   const IntArrayRef sizes = trace.sizes_of(trace.values[shape]), own = trace.sizes_of(v),
                     strides = trace.strides_of(v);

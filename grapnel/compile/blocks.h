@@ -34,9 +34,10 @@ struct Place {
 class Stream {
  public:
   /// Value `id` of the trace, which lies in `place`, with `trailing` more dimensions of size 1,
-  /// broadcast to the shape of value `shape`, read or written as `compute`.
+  /// broadcast to the shape of value `shape`, read or written as `compute`; as it is stored, if
+  /// `as_stored` is set.
   Stream(const capture::Trace& trace, capture::ValueId id, capture::ValueId shape, Compute compute,
-         const Place& place, int32_t trailing = 0);
+         const Place& place, int32_t trailing = 0, bool as_stored = false);
 
   bool constant() const { return constant_; }
   /// Whether any whole lanes of it lie in memory as kernels want them.

@@ -76,10 +76,16 @@ int32_t GroupBuilder::add_step(const BlockProgram::Step& step) {
 }
 
 int32_t GroupBuilder::block_input(ValueId id, ValueId shape, Compute compute, int32_t trailing) {
-  group_.program.inputs.push_back(compute);
+  BlockProgram& p = group_.program;
+  const DType stored = value(id).dtype;
+  const bool narrow = stored != dtype_of(compute) && codegen::reads_directly(stored, compute);
+  if (narrow && p.stored.empty())
+    for (const Compute c : p.inputs) p.stored.push_back(dtype_of(c));
+  p.inputs.push_back(compute);
+  if (!p.stored.empty()) p.stored.push_back(narrow ? stored : dtype_of(compute));
   group_.inputs.push_back({id, shape, trailing});
   known_.push_back({id, shapes_.find(shape), compute, trailing});
-  return static_cast<int32_t>(group_.program.inputs.size()) - 1;
+  return static_cast<int32_t>(p.inputs.size()) - 1;
 }
 
 int32_t GroupBuilder::operand(ValueId id, ValueId shape, Compute compute, int32_t trailing) {

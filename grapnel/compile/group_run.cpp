@@ -51,7 +51,7 @@ GroupRun::GroupRun(const Group& group, const BlockCode& code, const Trace& trace
   auto place = [&](ValueId id) { return place_of(context, trace.values[id].slot); };
   for (size_t k = 0; k < g_.inputs.size(); ++k) {
     inputs_.emplace_back(trace, g_.inputs[k].value, g_.inputs[k].shape, p.inputs[k],
-                         place(g_.inputs[k].value), g_.inputs[k].trailing);
+                         place(g_.inputs[k].value), g_.inputs[k].trailing, is_narrow(k));
     // Tiles of a product are still in the cache.
     if (k > 0 || !g_.product) counts.bytes_read += elements * inputs_.back().bytes_per_element();
   }
@@ -301,7 +301,8 @@ void GroupRun::reduce_rows(int64_t begin, int64_t end, const Span& span) const {
   // A group that only reduces what lies in memory needs no copy of it.
   bool as_it_is = g_.program.steps.empty() && outputs_.empty();
   for (const Group::Reduction& r : g_.reductions)
-    as_it_is &= static_cast<size_t>(r.reg) < inputs_.size();  // not a number
+    as_it_is &= static_cast<size_t>(r.reg) < inputs_.size() &&  // not a number
+                !is_narrow(static_cast<size_t>(r.reg));
   int64_t length = cut_.row;
   if (!as_it_is && reduces_rows_in_lanes()) {
     length = kReduceLanes;

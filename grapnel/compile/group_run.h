@@ -64,6 +64,10 @@ class GroupRun {
   /// Columns that are reduced side by side.
   static constexpr int64_t kStrip = 256;
 
+  /// Whether the program reads an input in its narrow type.
+  bool is_narrow(size_t input) const {
+    return g_.program.stored_as(input) != dtype_of(g_.program.inputs[input]);
+  }
   void set_identity(Target& target) const;
   void find_rows();
   size_t staging_bytes() const;

@@ -52,6 +52,43 @@ TEST_CASE("random programs have the same bits in generated code") {
   });
 }
 
+TEST_CASE("kernels and interpreter read narrow values as they are stored") {
+  const CleanJit clean;
+  for_each_isa([] {
+    for (const DType type : {DType::Bool, DType::UInt8, DType::BFloat16}) {
+      BlockProgram p;
+      p.inputs = {Compute::F32, Compute::F32};
+      p.stored = {DType::Float32, type};
+      p.steps = {op_step(op_number("mul"), Compute::F32, {0, 1}),
+                 convert_step(Compute::F32, DType::Float64, Compute::F64, 2)};
+      p.outputs = {1, 2, 3};
+      CAPTURE(p.str());
+      CHECK(p.str().find("stored f32 ") != std::string::npos);
+      for (const int64_t n : {1, 64, 1000, 5003}) {
+        Arguments jit(p, n, 3), plain(p, n, 3);
+        Random random(static_cast<uint64_t>(n));
+        std::vector<uint16_t> narrow(static_cast<size_t>(n));
+        auto* bytes = reinterpret_cast<uint8_t*>(narrow.data());
+        for (int64_t i = 0; i < n; ++i) {
+          if (type == DType::BFloat16)
+            narrow[static_cast<size_t>(i)] = static_cast<uint16_t>(random());
+          else bytes[i] = static_cast<uint8_t>(random() % (type == DType::Bool ? 2 : 256));
+        }
+        jit.in_pointers[1] = plain.in_pointers[1] = narrow.data();
+        const auto kernel = kernel_for(p);
+        REQUIRE(kernel->state() == Kernel::State::ready);
+        kernel->run(jit.in_pointers.data(), jit.out_pointers.data(), nullptr, n);
+        interpret(p, plain.in_pointers.data(), plain.out_pointers.data(), nullptr, n);
+        for (size_t o = 0; o < 3; ++o) CHECK(first_difference(jit.out[o], plain.out[o], n) == -1);
+        const auto load = kernels::table().load[static_cast<int>(type)][0];
+        Block want(Compute::F32, n);
+        load(narrow.data(), 1, want.data(), n);
+        CHECK(first_difference(jit.out[0], want, n) == -1);
+      }
+    }
+  });
+}
+
 TEST_CASE("kernels reduce in the lanes of the reduction tree") {
   const CleanJit clean;
   const int16_t count = 7;

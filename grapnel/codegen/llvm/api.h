@@ -14,7 +14,7 @@
 namespace grapnel::codegen {
 
 /// Changes with every change of this file, of BlockProgram::Step, BlockFn or the lists of ops.
-inline constexpr uint32_t kLlvmApiVersion = 4;
+inline constexpr uint32_t kLlvmApiVersion = 5;
 inline constexpr char kLlvmApiSymbol[] = "grapnel_llvm_api";
 
 /// A BlockProgram without its containers.
@@ -27,6 +27,7 @@ struct ProgramView {
   bool streams;
   const int16_t* reductions;
   int32_t reduction_count;
+  const DType* stored;  ///< one for each input, or null
 };
 
 /// Takes bytes out of the module.

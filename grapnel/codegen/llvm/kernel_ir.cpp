@@ -69,11 +69,7 @@ class KernelBuilder {
     // Everything is loaded before anything is stored: an output may lie over an input.
     for (int k = 0; k < p_.input_count; ++k)
       if (live_[static_cast<size_t>(k)])
-        refs_[static_cast<size_t>(k)] =
-            emitter_.load(type(k),
-                          element_at(in_[static_cast<size_t>(k)], k,
-                                     b_.CreateAnd(i, walks_[static_cast<size_t>(k)])),
-                          element_alignment(k));
+        refs_[static_cast<size_t>(k)] = load(k, b_.CreateAnd(i, walks_[static_cast<size_t>(k)]));
     for (int s = 0; s < p_.step_count; ++s)
       if (live_[static_cast<size_t>(first_ + s)])
         refs_[static_cast<size_t>(first_ + s)] = emit_step(p_.steps[s]);
@@ -153,6 +149,15 @@ class KernelBuilder {
   }
   llvm::Value* element_at(llvm::Value* start, int reg, llvm::Value* i) {
     return b_.CreateInBoundsGEP(emitter_.element(type(reg)), start, i);
+  }
+
+  Ref load(int input, llvm::Value* i) {
+    llvm::Value* start = in_[static_cast<size_t>(input)];
+    const DType wide = dtype_of(p_.inputs[input]), stored = p_.stored ? p_.stored[input] : wide;
+    if (stored == wide)
+      return emitter_.load(type(input), element_at(start, input, i), element_alignment(input));
+    llvm::Type* element = stored == DType::BFloat16 ? b_.getInt16Ty() : b_.getInt8Ty();
+    return emitter_.load_narrow(stored, b_.CreateInBoundsGEP(element, start, i));
   }
 
   void load_arguments() {

@@ -202,6 +202,21 @@ Ref VectorEmitter::load(Type type, llvm::Value* address, llvm::Align alignment) 
   });
 }
 
+Ref VectorEmitter::load_narrow(DType stored, llvm::Value* address) {
+  const unsigned count = parts(Type::f32);
+  const bool half = stored == DType::BFloat16;
+  llvm::Type* vec =
+      llvm::FixedVectorType::get(half ? b_.getInt16Ty() : b_.getInt8Ty(), shape_.lanes / count);
+  return each(count, [&](unsigned i) {
+    llvm::Value* x = b_.CreateAlignedLoad(vec, b_.CreateConstInBoundsGEP1_64(vec, address, i),
+                                          llvm::Align(half ? 2 : 1));
+    x = b_.CreateZExt(x, vector(Type::i32));
+    if (!half) return b_.CreateSIToFP(x, vector(Type::f32));
+    // The upper half of a float.
+    return b_.CreateBitCast(b_.CreateShl(x, 16), vector(Type::f32));
+  });
+}
+
 void VectorEmitter::store(Type type, Ref value, llvm::Value* address, llvm::Align alignment) {
   llvm::Type* vec = vector(type);
   const Packet x = values_[static_cast<size_t>(value)];

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "grapnel/codegen/llvm/ir_value.h"
+#include "grapnel/tensor/dtype.h"
 
 namespace grapnel::codegen {
 
@@ -30,6 +31,8 @@ class VectorEmitter final : public Emitter {
 
   /// All lanes from and to consecutive memory.
   Ref load(Type type, llvm::Value* address, llvm::Align alignment);
+  /// The same, f32 from 1 or 2 bytes each.
+  Ref load_narrow(DType stored, llvm::Value* address);
   void store(Type type, Ref value, llvm::Value* address, llvm::Align alignment);
   /// The same past the caches, to an address that is aligned to whole vectors. Other threads may
   /// see it only after a fence.
