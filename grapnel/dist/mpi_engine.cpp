@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <ctime>
 
 #include "grapnel/base/hold_signals.h"
 
@@ -11,6 +12,8 @@ namespace grapnel::dist {
 namespace {
 /// A round of polling takes longer only if it copies something.
 constexpr std::chrono::microseconds kMovesData{2};
+/// Even in a build without optimisation it takes that long only if it copies a lot.
+constexpr std::chrono::microseconds kCopies{20};
 constexpr int kSpins = 20;  ///< rounds of polling without a nap
 /// How long a waiting thread drives, and keeps a core, when nothing is copied.
 constexpr std::chrono::microseconds kMoment{500};
@@ -19,6 +22,13 @@ constexpr std::chrono::microseconds kAtOnce{50};
 /// How long it tries to take over from the communication thread first.
 constexpr std::chrono::microseconds kHandOver{20};
 constexpr std::chrono::milliseconds kRecently{5};
+
+/// How long this thread has had a core.
+std::chrono::nanoseconds core_time() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
+}
 }  // namespace
 
 MpiEngine::MpiEngine(MpiTransport& transport, const MpiOptions& options)
@@ -127,10 +137,20 @@ void MpiEngine::drive(const detail::FutureState& until) {
   }
   Clock::time_point before = Clock::now(), end = before + kMoment;
   bool done = until.done();
+  Clock::time_point last_copy{};
+  std::chrono::nanoseconds core_then{};
   for (; !done && !blocked_ && before < end; done = until.done()) {
-    const bool moved = step(Who::waiter);
+    step(Who::waiter);
     const Clock::time_point now = Clock::now();
-    if (moved || now - before > kMovesData) end = now + kMoment;
+    if (now - before > kCopies && end - now < kMoment / 2) {
+      // It goes on while it copies, but not if rounds are long because other threads have the core:
+      // they may compute what this one waits for.
+      const auto core = core_time();
+      if (core - core_then > (now - last_copy) / 2 || last_copy == Clock::time_point())
+        end = now + kMoment;
+      last_copy = now;
+      core_then = core;
+    }
     before = now;
   }
   const bool rest = blocked_ || !rounds_.idle();

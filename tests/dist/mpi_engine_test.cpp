@@ -21,21 +21,25 @@ class Scripted final : public dist::MpiTransport {
   /// Operations of these kinds are not complete before they are let go.
   std::atomic<bool> holds_barriers{false}, holds_sums{false};
   std::atomic<int> started{0}, notes_sent{0};
+  bool any_thread = false;              ///< may make calls
+  std::atomic<bool> overlapped{false};  ///< two calls were made at a time
 
   bool allows_thread() const override { return true; }
-  bool allows_any_thread() const override { return false; }
+  bool allows_any_thread() const override { return any_thread; }
   void connect() override {
     if (connect_fails) throw std::runtime_error("no daemon");
   }
   int rank(Line) const override { return 0; }
   int size(Line) const override { return 1; }
   Ticket start(Line, const dist::MpiOperation& operation) override {
+    const Inside inside(*this);
     if (start_fails) throw std::runtime_error("cannot start");
     kinds_.push_back(operation.call.kind);
     ++started;
     return static_cast<Ticket>(kinds_.size());
   }
   bool test(Ticket ticket) override {
+    const Inside inside(*this);
     if (ticket == 0) return true;
     if (test_fails) throw std::runtime_error("cannot test");
     const dist::CallKind kind = kinds_[static_cast<size_t>(ticket - 1)];
@@ -53,12 +57,23 @@ class Scripted final : public dist::MpiTransport {
   void close(Line) override {}
   int open_lines() const override { return next_line_; }
   void send_note(const char*) override { ++notes_sent; }
-  const char* next_note() override { return nullptr; }
+  const char* next_note() override {
+    const Inside inside(*this);
+    return nullptr;
+  }
   void disconnect() override {}
   void set_largest_count(int64_t) override {}
   void set_apart() override {}
 
  private:
+  struct Inside {
+    explicit Inside(Scripted& t) : transport(t) {
+      if (++transport.inside_ > 1) transport.overlapped = true;
+    }
+    ~Inside() { --transport.inside_; }
+    Scripted& transport;
+  };
+  std::atomic<int> inside_{0};
   std::vector<dist::CallKind> kinds_;
   Line next_line_ = 1;
 };
@@ -183,4 +198,24 @@ TEST_CASE("what is thrown while an operation completes fails its group, not the 
   CHECK_FALSE(sum.done());
   transport.holds_sums = false;
   CHECK(number(sum.wait()) == 5);
+}
+
+TEST_CASE(
+    "threads that wait at the same time make calls of MPI one at a time, and none is forgotten") {
+  Scripted transport;
+  transport.any_thread = !dist::launched_by_mpi();  // The process has one that drives.
+  World world(transport);
+  std::atomic<int> right{0};
+  std::vector<std::thread> threads;
+  for (int k = 0; k < 4; ++k)
+    threads.emplace_back([&right, k, group = world.group.renew()] {
+      for (int i = 0; i < 200; ++i) {
+        const dist::Work sum = group.all_reduce(filled(i));
+        if (i % 50 == 49) std::this_thread::sleep_for(k * 1ms);  // not at once
+        right += i % 2 ? number(sum.wait()[0]) == i : number(sum.single().wait()) == i;
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  CHECK(right == 800);
+  CHECK_FALSE(transport.overlapped);
 }
