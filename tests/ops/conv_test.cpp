@@ -100,6 +100,26 @@ TEST_CASE("conv1d is conv2d on a picture of height 1") {
   CHECK(conv2d(ones({3, 5, 5}), ones({4, 3, 2, 2})).shape() == Shape{4, 4, 4});
 }
 
+TEST_CASE("the bias of conv2d has the bits of an addition afterwards") {
+  manual_seed(5);
+  for (const DType type : {kFloat32, kFloat64, kBFloat16})
+    for (const auto [images, channels, kernels, groups] : {std::array<int64_t, 4>{1, 2, 3, 1},
+                                                           {64, 16, 32, 1},
+                                                           {3, 4, 6, 2},
+                                                           {5, 8, 96, 8},
+                                                           {2, 0, 3, 1}})
+      for (const int64_t step : {1, 2}) {
+        CAPTURE(type);
+        CAPTURE(images);
+        CAPTURE(kernels);
+        const Tensor x = randn({images, channels, 9, 7}).to(type),
+                     w = randn({kernels, channels / groups, 3, 2}).to(type),
+                     bias = randn({2 * kernels}).to(type).slice(0, 0, kernels * step, step);
+        CHECK(same_bits(conv2d(x, w, bias, 1, 1, 1, groups),
+                        conv2d(x, w, {}, 1, 1, 1, groups) + bias.view({kernels, 1, 1})));
+      }
+}
+
 TEST_CASE("an empty batch gives an empty result and a zero gradient") {
   const Tensor x = empty({0, 2, 5, 5}, requires_grad()), w = ones({3, 2, 2, 2}, requires_grad());
   const Tensor y = conv2d(x, w);
