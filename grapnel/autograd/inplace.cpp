@@ -125,7 +125,7 @@ void check_inplace(const Tensor& self, bool recording, std::string_view op) {
   AutogradMeta* base_meta = find_meta(base);
 
   if (GradMode::is_enabled()) {
-    check(!(impl.requires_grad && self.is_leaf() && !view), op,
+    check(!(impl.requires_grad && self.is_leaf()), op,
           "_: a leaf that requires grad cannot be changed in place while recording.\nUse "
           "NoGradGuard for an update, or an out-of-place operation.");
     check(!(view && base.impl().requires_grad && base.is_leaf()), op,

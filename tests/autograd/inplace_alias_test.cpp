@@ -115,4 +115,26 @@ TEST_CASE("a view without elements may lie anywhere") {
   CHECK_FALSE(view.is_leaf());
 }
 
+TEST_CASE("a view that is a leaf of its own obeys the leaf rule, and keeps nothing alive") {
+  const size_t before = memory_stats().in_use;
+  {
+    const Tensor base = ones({64, 64});
+    const Tensor view = base.narrow(0, 0, 32).requires_grad_();
+    REQUIRE(view.is_leaf());
+    CHECK_THROWS_WITH_AS(view.fill_(2), doctest::Contains("a leaf that requires grad"), Error);
+    CHECK_THROWS_WITH_AS(view.mul_(ones({32, 64})), doctest::Contains("a leaf that requires grad"),
+                         Error);
+    base.mul_(2);  // the base is nobody's leaf
+    CHECK(view.is_leaf());
+    CHECK(view.sum().item<float>() == 2 * 32 * 64);
+    {
+      NoGradGuard no_grad;
+      view.fill_(3);
+    }
+    view.sum().backward();
+    CHECK(equal(view.grad(), ones({32, 64})));
+  }
+  CHECK(memory_stats().in_use == before);
+}
+
 }  // namespace grapnel::test
