@@ -44,6 +44,12 @@ Tensor shifted(const Tensor& y, int64_t dim, double first) {
   return cat(parts, dim);
 }
 
+/// Integers that overflow wrap round.
+template <class T>
+Num<T, IsaBaseline> wrapping(T x) {
+  return Num<T, IsaBaseline>::of(x);
+}
+
 }  // namespace
 
 void Cumsum::infer(Inputs in, const Attrs&, Specs& out) {
@@ -53,7 +59,7 @@ void Cumsum::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
   run_lines<1>({*in[0]}, out[0], static_cast<int>(a.dim), a.backwards,
                []<class T>(const auto& p, int64_t j, int64_t i, T before, bool first) {
                  const T x = p.template at<T>(1, j, i);
-                 return first ? x : before + x;
+                 return first ? x : (wrapping(before) + wrapping(x)).v;
                });
 }
 Grads Cumsum::grad(const Saved& s, const Tensor& g) {
@@ -68,7 +74,7 @@ void Cumprod::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
   run_lines<1>({*in[0]}, out[0], static_cast<int>(a.dim), false,
                []<class T>(const auto& p, int64_t j, int64_t i, T before, bool first) {
                  const T x = p.template at<T>(1, j, i);
-                 return first ? x : before * x;
+                 return first ? x : (wrapping(before) * wrapping(x)).v;
                });
 }
 Grads Cumprod::grad(const Saved& s, const Tensor& g) {

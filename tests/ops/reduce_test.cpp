@@ -178,3 +178,10 @@ TEST_CASE("sum_to_size undoes broadcasting") {
   CHECK(contains(error_of([&] { x.sum_to_size({4, 2}); }),
                  "sum_to_size: shape [2, 3, 2] was not broadcast from [4, 2]"));
 }
+
+TEST_CASE("running sums and products of integers wrap round") {
+  const int64_t least = std::numeric_limits<int64_t>::min();
+  const Tensor x = tensor({least, least, int64_t{5}});
+  CHECK(equal(cumsum(x, 0), tensor({least, int64_t{0}, int64_t{5}})));
+  CHECK(equal(cumprod(x, 0), tensor({least, int64_t{0}, int64_t{0}})));
+}
