@@ -82,6 +82,33 @@ void compute_tiles(TiledKernel kernel, const Tensor& a, const Tensor& b, const T
   if (!dense_out) store_result(out, buffer);
 }
 
+/// Adds the numbers of `bias`, which is dense, to a tile of whole channels of `out`, while that is
+/// in the cache. The images of a channel follow each other, since its number is repeated for the
+/// kernel.
+void add_bias(const Tensor& bias, const Tensor& out, const kernels::Tile& tile) {
+  constexpr int64_t block = 1024;
+  alignas(64) char repeated[block * sizeof(double)];
+  const int c = static_cast<int>(compute_type(out.dtype()));
+  const auto repeat = kernels::table().load[static_cast<int>(out.dtype())][c];
+  const auto add = kernels::table().pointwise[op_of<Add>.index][c];
+  const auto size = static_cast<int64_t>(element_size(out.dtype()));
+  const int64_t pixels = out.size(2) * out.size(3), channels = tile.cols / pixels,
+                first = tile.begin / pixels;
+  for (int64_t channel = 0; channel < channels; ++channel) {
+    repeat(bias.impl().data() + (first + channel) % out.size(1) * size, 0, repeated,
+           std::min(block, pixels));
+    for (int64_t image = 0; image < tile.rows; ++image) {
+      char* const line =
+          out.impl().data() + (tile.begin + image * tile.pitch + channel * pixels) * size;
+      for (int64_t i = 0; i < pixels; i += block) {
+        char* const values = line + i * size;
+        const void* operands[] = {values, repeated};
+        add(operands, values, std::min(block, pixels - i));
+      }
+    }
+  }
+}
+
 // --- what fits ---
 
 int64_t output_size(int64_t size, int64_t kernel, const ConvAttrs& attrs, int i) {
@@ -180,8 +207,13 @@ void Conv2d::infer(Inputs in, const Attrs& attrs, Specs& out) {
 
 void Conv2d::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   const Tensor& bias = *in[2];
+  if (!bias.defined()) return run_conv2d(in, &attrs, out[0]);
+  if (out[0].is_contiguous() && out[0].dtype() == wide_type(out[0])) {
+    const Tensor numbers = dense(bias, bias.dtype());
+    return run_conv2d(in, &attrs, out[0],
+                      [&](const kernels::Tile& tile) { add_bias(numbers, out[0], tile); });
+  }
   run_conv2d(in, &attrs, out[0]);
-  if (!bias.defined()) return;
   const Tensor column =
       make_alias(bias, {{bias.size(0), 1, 1}, {bias.stride(0), 0, 0}, bias.storage_offset()});
   const Tensor* list[] = {&out[0], &column};

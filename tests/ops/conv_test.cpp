@@ -103,16 +103,18 @@ TEST_CASE("conv1d is conv2d on a picture of height 1") {
 TEST_CASE("the bias of conv2d has the bits of an addition afterwards") {
   manual_seed(5);
   for (const DType type : {kFloat32, kFloat64, kBFloat16})
-    for (const auto [images, channels, kernels, groups] : {std::array<int64_t, 4>{1, 2, 3, 1},
-                                                           {64, 16, 32, 1},
-                                                           {3, 4, 6, 2},
-                                                           {5, 8, 96, 8},
-                                                           {2, 0, 3, 1}})
+    for (const auto [images, channels, kernels, groups, height] :
+         {std::array<int64_t, 5>{1, 2, 3, 1, 9},
+          {64, 16, 32, 1, 9},
+          {3, 4, 6, 2, 9},
+          {5, 8, 96, 8, 9},
+          {2, 0, 3, 1, 9},
+          {3, 2, 5, 1, 300}})
       for (const int64_t step : {1, 2}) {
         CAPTURE(type);
         CAPTURE(images);
         CAPTURE(kernels);
-        const Tensor x = randn({images, channels, 9, 7}).to(type),
+        const Tensor x = randn({images, channels, height, 7}).to(type),
                      w = randn({kernels, channels / groups, 3, 2}).to(type),
                      bias = randn({2 * kernels}).to(type).slice(0, 0, kernels * step, step);
         CHECK(same_bits(conv2d(x, w, bias, 1, 1, 1, groups),
