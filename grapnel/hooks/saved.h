@@ -5,6 +5,8 @@
 ///   autograd::SavedTensorHooks scope(hook.pack, hook.unpack);
 ///   Tensor loss = net(x).sum();                // what backward needs is in /scratch now
 ///   loss.backward();
+///
+/// Parameters and their views are left alone: their memory is in use anyway.
 #pragma once
 
 #include <any>

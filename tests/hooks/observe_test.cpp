@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <thread>
+#include <tuple>
 
 #include "grapnel/grapnel.h"
 #include "grapnel/hooks/hooks.h"
@@ -305,7 +307,8 @@ TEST_CASE(
     Tensor loss;
     {
       autograd::SavedTensorHooks scope(hook.pack, hook.unpack);
-      loss = (x * x).sum();
+      const Tensor copy = x.clone();
+      loss = (copy * copy).sum();
     }
     loss.backward();
     return x.grad();
@@ -330,11 +333,54 @@ TEST_CASE("files of saved tensors exist exactly as long as the graph") {
   Tensor y;
   {
     autograd::SavedTensorHooks scope(hook.pack, hook.unpack);
-    y = x * x;
+    const Tensor copy = x.clone();
+    y = copy * copy;
   }
   CHECK(files() == 2);
   y.reset();
   CHECK(files() == 0);
+}
+
+TEST_CASE("parameters and their views are not packed, since they stay in memory") {
+  const TemporaryFolder folder;
+  const hooks::SavedHookOptions all{.min_bytes = 0};
+  const hooks::SavedHook disk = hooks::save_to_disk(folder.path(), all);
+  const Tensor x = rand({4, 3}), w = rand({5, 3}, requires_grad());
+  const auto gradient = [&](const hooks::SavedHook* hook) {
+    const Tensor input = x.clone().set_requires_grad(true);
+    const Tensor activation = input * 1.0;
+    std::optional<autograd::SavedTensorHooks> scope;
+    if (hook) scope.emplace(hook->pack, hook->unpack);
+    const Tensor y = matmul(activation, w.t()).sum();
+    scope.reset();
+    const auto files = std::distance(std::filesystem::directory_iterator(folder.path()), {});
+    w.mutable_grad() = Tensor();
+    y.backward();
+    return std::tuple(input.grad(), w.grad(), files);
+  };
+  const auto [exact_x, exact_w, none] = gradient(nullptr);
+  CHECK(none == 0);
+  for (const auto& [hook, files] :
+       {std::pair(disk, 1), std::pair(hooks::deflate(all), 0),
+        std::pair(hooks::compress(kBFloat16, {}, all), 0),
+        std::pair(hooks::compress(kBFloat16, disk, all), 1),
+        std::pair(hooks::compress(kBFloat16, hooks::compress(kFloat16, disk, all), all), 1)}) {
+    const auto [of_x, of_w, count] = gradient(&hook);
+    CHECK(of_x.equal(exact_x));  // made of the weight, which no hook has rounded
+    CHECK(of_w.allclose(exact_w, 1e-2));
+    CHECK(count == files);
+  }
+  // It is still seen to that nobody overwrites them.
+  Tensor y;
+  {
+    autograd::SavedTensorHooks scope(disk.pack, disk.unpack);
+    y = matmul(x.clone().set_requires_grad(true), w.t()).sum();
+  }
+  {
+    NoGradGuard off;
+    w.add_(1);
+  }
+  CHECK(error_text([&] { y.backward(); }).find("was changed by an in-place") != std::string::npos);
 }
 
 TEST_CASE("a saved tensor that a hook keeps as it is must not be overwritten") {
@@ -366,7 +412,8 @@ TEST_CASE("hooks that narrow can be nested: each takes what the one before left"
     Tensor loss;
     {
       autograd::SavedTensorHooks scope(hook.pack, hook.unpack);
-      loss = (x * x).sum();
+      const Tensor copy = x.clone();
+      loss = (copy * copy).sum();
     }
     loss.backward();
     return x.grad();
