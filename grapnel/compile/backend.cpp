@@ -106,9 +106,9 @@ class Planned final : public Executable {
                                     : 0;
       if (done == 0) {
         if (item.group >= 0 && group(item).product)
-          run_epilogue({&group(item), code(item)}, trace, memory, counts);
+          run_epilogue({&group(item), {code(item)}}, trace, memory, counts);
         else if (item.group >= 0)
-          run_group(group(item), code_for(item, trace), trace, memory, counts);
+          run_group({&group(item), code_for(item, trace)}, trace, memory, counts);
         else run_call(trace, trace.calls[item.call], memory);
         done = 1;
       }
@@ -173,7 +173,7 @@ class Planned final : public Executable {
   }
   /// How many items are done.
   size_t swept(const Sweep& sweep, Trace& trace, Memory& memory, RunCounts& counts) const {
-    SmallVector<SweepPart, 8> parts;
+    SmallVector<GroupCode, 8> parts;
     for (size_t k = 0; k < sweep.parts.size(); ++k) {
       const Item& item = plan_.items[sweep.first + k];
       // What an earlier part stores may be read by a later one at once.
@@ -186,9 +186,9 @@ class Planned final : public Executable {
   size_t with_product(size_t i, Trace& trace, Memory& memory, RunCounts& counts) const {
     const Item &before = plan_.items[i], &behind = plan_.items[i + 1];
     const GroupCode epilogue =
-        behind.group < 0 ? GroupCode() : GroupCode{&group(behind), code(behind)};
-    return run_prologue(before, {&group(before), code(before)}, product_at(plan_, i + 1), epilogue,
-                        trace, memory, counts)
+        behind.group < 0 ? GroupCode() : GroupCode{&group(behind), {code(behind)}};
+    return run_prologue(before, {&group(before), {code(before)}}, product_at(plan_, i + 1),
+                        epilogue, trace, memory, counts)
                ? 2
                : 0;
   }

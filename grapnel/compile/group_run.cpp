@@ -28,6 +28,26 @@ int64_t grain_for(int64_t steps) {
   return kWork / std::clamp<int64_t>(steps, 1, 8) / kBlock * kBlock;
 }
 
+Cut rows_of(const Trace& trace, ValueId space, uint32_t reduction) {
+  Cut cut;
+  cut.elements = cut.rows = trace.numel_of(trace.values[space]);
+  if (reduction != kNone)
+    cut.rows = trace.numel_of(trace.values[trace.outputs_of(trace.calls[reduction])[0]]);
+  if (cut.elements > 0) cut.row = cut.elements / cut.rows;
+  return cut;
+}
+
+Cut cut_of(const Group& group, const Trace& trace) {
+  Cut cut =
+      rows_of(trace, group.space, group.reductions.empty() ? kNone : group.reductions[0].call);
+  cut.in_parts = group.reduce == Group::Reduce::rows && cut.row > kReduceChunk;
+  cut.span = group.reduce == Group::Reduce::none
+                 ? grain_for(static_cast<int64_t>(group.program.steps.size()))
+             : cut.in_parts ? kReduceChunk
+                            : std::max<int64_t>(1, kReduceChunk / cut.row) * cut.row;
+  return cut;
+}
+
 char* thread_scratch(size_t bytes) {
   static thread_local std::unique_ptr<char[]> memory;
   static thread_local size_t size = 0;
@@ -38,12 +58,12 @@ char* thread_scratch(size_t bytes) {
   return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(memory.get()) + 63) & ~uintptr_t{63});
 }
 
-GroupRun::GroupRun(const Group& group, const BlockCode& code, const Trace& trace, const Cut& cut,
-                   size_t area, PlaceOf place_of, void* context, RunCounts& counts)
-    : g_(group),
-      kernel_(code.kernel),
-      streaming_(code.streaming ? code.streaming->fn() : nullptr),
-      reducing_(code.reducing ? code.reducing->fn() : nullptr),
+GroupRun::GroupRun(const GroupCode& group, const Trace& trace, const Cut& cut, size_t area,
+                   PlaceOf place_of, void* context, RunCounts& counts)
+    : g_(*group.group),
+      kernel_(group.code.kernel),
+      streaming_(group.code.streaming ? group.code.streaming->fn() : nullptr),
+      reducing_(group.code.reducing ? group.code.reducing->fn() : nullptr),
       cut_(cut),
       area_(area) {
   const BlockProgram& p = g_.program;

@@ -11,7 +11,7 @@
 
 namespace grapnel::compile_detail {
 
-/// How the elements of a sweep fall into rows and spans.
+/// How the elements of a group or sweep fall into rows and spans.
 struct Cut {
   int64_t elements = 0, rows = 0;
   int64_t row = 1;        ///< elements per row
@@ -28,14 +28,24 @@ struct BlockCode {
   std::shared_ptr<const codegen::Kernel> reducing = nullptr;
 };
 
+struct GroupCode {
+  const Group* group = nullptr;
+  BlockCode code = {};
+};
+
+/// Rows as a reduction sees them, without spans; without a reduction, elements are rows.
+Cut rows_of(const capture::Trace& trace, capture::ValueId space, uint32_t reduction);
+/// For a group that runs on its own.
+Cut cut_of(const Group& group, const capture::Trace& trace);
+
 class GroupRun {
  public:
   /// Where a slot is: in memory, or local.
   using PlaceOf = Place (*)(void* context, capture::SlotId slot);
 
   /// `area`: where its scratch memory begins, in bytes.
-  GroupRun(const Group& group, const BlockCode& code, const capture::Trace& trace, const Cut& cut,
-           size_t area, PlaceOf place_of, void* context, RunCounts& counts);
+  GroupRun(const GroupCode& group, const capture::Trace& trace, const Cut& cut, size_t area,
+           PlaceOf place_of, void* context, RunCounts& counts);
 
   /// Scratch memory of a thread, the bytes before `area` included.
   size_t scratch_bytes() const;

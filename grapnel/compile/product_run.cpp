@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "grapnel/base/thread_pool.h"
-#include "grapnel/compile/group_run.h"
 #include "grapnel/ops/kernels/table.h"
 #include "grapnel/ops/tiled.h"
 
@@ -15,13 +14,6 @@ using kernels::Tile;
 using kernels::TileFn;
 
 namespace {
-
-Cut cut_of(const Group& group, int64_t elements) {
-  Cut cut;
-  cut.elements = cut.rows = elements;
-  cut.span = grain_for(static_cast<int64_t>(group.program.steps.size()));
-  return cut;
-}
 
 /// Runs a group on a tile. On several threads, where the product had no use for them.
 void run_on(const GroupRun& run, const Tile& tile, int64_t grain) {
@@ -92,13 +84,13 @@ struct Product {
 /// always does.
 class Epilogue {
  public:
-  Epilogue(const GroupCode& code, const Product& product, Trace& trace, Memory& memory,
+  Epilogue(const GroupCode& group, const Product& product, Trace& trace, Memory& memory,
            RunCounts& counts)
       : memory_(memory),
         product_(product.value().slot),
-        lies_in_(code.group->product.memory),
-        cut_(cut_of(*code.group, trace.numel_of(product.value()))),
-        run_(*code.group, {code.kernel}, trace, cut_, 0, &Epilogue::place, this, counts) {}
+        lies_in_(group.group->product.memory),
+        cut_(cut_of(*group.group, trace)),
+        run_(group, trace, cut_, 0, &Epilogue::place, this, counts) {}
   Epilogue(const Epilogue&) = delete;
   Epilogue& operator=(const Epilogue&) = delete;
 
@@ -121,11 +113,10 @@ class Epilogue {
 /// The group before a product: computes pieces of the operand that it makes.
 class Prologue {
  public:
-  Prologue(const GroupCode& code, Trace& trace, Memory& memory, RunCounts& counts)
+  Prologue(const GroupCode& group, Trace& trace, Memory& memory, RunCounts& counts)
       : memory_(memory),
-        made_(trace.values[code.group->outputs[0].value]),
-        cut_(cut_of(*code.group, trace.numel_of(made_))),
-        run_(*code.group, {code.kernel}, trace, cut_, 0, &Prologue::place, this, counts) {}
+        made_(trace.values[group.group->outputs[0].value]),
+        run_(group, trace, cut_of(*group.group, trace), 0, &Prologue::place, this, counts) {}
   Prologue(const Prologue&) = delete;
   Prologue& operator=(const Prologue&) = delete;
 
@@ -153,7 +144,6 @@ class Prologue {
 
   Memory& memory_;
   const Value& made_;
-  const Cut cut_;
   const GroupRun run_;
 };
 
@@ -183,7 +173,7 @@ void run_epilogue(const GroupCode& code, Trace& trace, Memory& memory, RunCounts
   // Interpreting costs too much per call to be done for short rows. And copies of operands beside
   // several results could need more memory than eager mode, which is rid of the copies when it
   // makes the results.
-  if (!code.kernel || (group.outputs.size() > 1 && product.copies(in))) {
+  if (!code.code.kernel || (group.outputs.size() > 1 && product.copies(in))) {
     product.run(in, group.product.memory, memory, {});
     Epilogue(code, product, trace, memory, counts).on_everything();
   } else {
@@ -196,8 +186,8 @@ bool run_prologue(const Item& item, const GroupCode& before, uint32_t number,
   const Product product(trace, number);
   const SlotId made = trace.values[before.group->outputs[0].value].slot;
   const size_t elements = static_cast<size_t>(trace.numel_of(product.value()));
-  if (elements == 0 || trace.slots[made].bytes == 0 || !before.kernel ||
-      (behind.group && !behind.kernel))
+  if (elements == 0 || trace.slots[made].bytes == 0 || !before.code.kernel ||
+      (behind.group && !behind.code.kernel))
     return false;
   if (bytes_kept(item, *before.group, trace) >
       std::min(trace.slots[made].bytes, trace.slots[product.value().slot].bytes))

@@ -2,17 +2,9 @@
 /// plan.h.
 #pragma once
 
-#include "grapnel/compile/executable.h"
-#include "grapnel/compile/memory.h"
-#include "grapnel/compile/plan.h"
+#include "grapnel/compile/group_run.h"
 
 namespace grapnel::compile_detail {
-
-/// A group and its kernel, which may be null: then the program is interpreted.
-struct GroupCode {
-  const Group* group = nullptr;
-  codegen::BlockFn kernel = nullptr;
-};
 
 /// Runs a group that begins with a product.
 void run_epilogue(const GroupCode& group, capture::Trace& trace, Memory& memory, RunCounts& counts);

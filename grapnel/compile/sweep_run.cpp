@@ -18,16 +18,6 @@ constexpr int64_t kLocalBytes = 96 << 10;
 /// cache.
 constexpr int64_t kLongestRow = 1 << 16;
 
-/// Rows as a reduction sees them; without one, elements are rows.
-Cut cut_of(const Trace& trace, ValueId space, uint32_t reduction) {
-  Cut cut;
-  cut.elements = cut.rows = trace.numel_of(trace.values[space]);
-  if (reduction != kNone)
-    cut.rows = trace.numel_of(trace.values[trace.outputs_of(trace.calls[reduction])[0]]);
-  if (cut.elements > 0) cut.row = cut.elements / cut.rows;
-  return cut;
-}
-
 /// Whether element i of the broadcast value is element i / row of its slot.
 bool lies_along_rows(const Trace& trace, const Group::Input& in, const Cut& cut) {
   const Value& v = trace.values[in.value];
@@ -128,21 +118,16 @@ void for_spans(const Cut& cut, int64_t grain, Fn&& fn) {
 
 }  // namespace
 
-void run_group(const Group& group, const BlockCode& code, Trace& trace, Memory& memory,
-               RunCounts& counts) {
-  const uint32_t reduction = group.reductions.empty() ? kNone : group.reductions[0].call;
-  Cut cut = cut_of(trace, group.space, reduction);
+void run_group(const GroupCode& part, Trace& trace, Memory& memory, RunCounts& counts) {
+  const Group& group = *part.group;
+  const Cut cut = cut_of(group, trace);
   if (cut.elements == 0) {
     for (const uint32_t call : group.calls) run_call(trace, trace.calls[call], memory);
     return;
   }
   const int64_t grain = grain_for(static_cast<int64_t>(group.program.steps.size()));
-  cut.in_parts = group.reduce == Group::Reduce::rows && cut.row > kReduceChunk;
-  cut.span = group.reduce == Group::Reduce::none ? grain
-             : cut.in_parts                      ? kReduceChunk
-                            : std::max<int64_t>(1, kReduceChunk / cut.row) * cut.row;
   InMemory places(memory);
-  const GroupRun run(group, code, trace, cut, 0, &InMemory::place, &places, counts);
+  const GroupRun run(part, trace, cut, 0, &InMemory::place, &places, counts);
   if (group.reduce == Group::Reduce::columns) return run.run_columns(grain);
   for_spans(cut, grain, [&](int64_t begin, int64_t end) {
     run.run(begin, end, {thread_scratch(run.scratch_bytes()), begin, 0});
@@ -150,9 +135,9 @@ void run_group(const Group& group, const BlockCode& code, Trace& trace, Memory& 
   run.finish();
 }
 
-bool run_sweep(const Sweep& sweep, std::span<const SweepPart> parts, Trace& trace, Memory& memory,
+bool run_sweep(const Sweep& sweep, std::span<const GroupCode> parts, Trace& trace, Memory& memory,
                RunCounts& counts) {
-  Cut cut = cut_of(trace, sweep.space, sweep.reduction);
+  Cut cut = rows_of(trace, sweep.space, sweep.reduction);
   if (cut.elements == 0) return false;
   cut.span = span_of(sweep, trace, cut);
   if (cut.span == 0) return false;
@@ -165,9 +150,8 @@ bool run_sweep(const Sweep& sweep, std::span<const SweepPart> parts, Trace& trac
   runs.reserve(parts.size());
   size_t scratch = 0;
   int64_t steps = 0;
-  for (const SweepPart& part : parts) {
-    runs.emplace_back(*part.group, part.code, trace, cut, places.bytes(), &Places::place, &places,
-                      counts);
+  for (const GroupCode& part : parts) {
+    runs.emplace_back(part, trace, cut, places.bytes(), &Places::place, &places, counts);
     scratch = std::max(scratch, runs.back().scratch_bytes());
     steps += runs.back().steps();
   }
