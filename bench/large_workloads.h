@@ -2,6 +2,8 @@
 /// training step.
 #pragma once
 
+#include <cstdio>
+#include <string>
 #include <thread>
 
 #include "harness.h"
@@ -31,25 +33,37 @@ inline Workload product(std::string name, int64_t m, int64_t k, int64_t n) {
       [](const std::vector<Tensor>& in) { return in[0].matmul(in[1]); });
 }
 
-// N images, C channels in, K channels out, S pixels a side, 3x3.
-constexpr int64_t N = 64, C = 16, K = 32, S = 28;
-constexpr double kConvFlop = 2.0 * N * C * K * S * S * 9;
+/// n images of c channels and s x s pixels, k channels out, r x r taps.
+struct Conv {
+  int64_t n, c, s, k, r;
 
-inline Workload conv_forward() {
+  std::string name(const char* pass) const {
+    char text[80];
+    std::snprintf(text, sizeof text, "conv2d %dx%dx%dx%d -> %d, %dx%d, %s", static_cast<int>(n),
+                  static_cast<int>(c), static_cast<int>(s), static_cast<int>(s),
+                  static_cast<int>(k), static_cast<int>(r), static_cast<int>(r), pass);
+    return text;
+  }
+  double flop() const { return 2.0 * static_cast<double>(n * c * k * s * s * r * r); }
+  Tensor operator()(const Tensor& x, const Tensor& w, const Tensor& b) const {
+    return lib::conv2d(x, w, b, {1, 1}, {r / 2, r / 2});
+  }
+};
+
+inline Workload conv_forward(const Conv& f) {
   return plain(
-      "conv2d 64x16x28x28 -> 32, 3x3, forward", Unit::flop, kConvFlop,
-      [] {
-        return std::vector<Tensor>{values({N, C, S, S}), values({K, C, 3, 3}, 0.1), values({K})};
+      f.name("forward"), Unit::flop, f.flop(),
+      [f] {
+        return std::vector<Tensor>{values({f.n, f.c, f.s, f.s}), values({f.k, f.c, f.r, f.r}, 0.1),
+                                   values({f.k})};
       },
-      [](const std::vector<Tensor>& in) {
-        return lib::conv2d(in[0], in[1], in[2], {1, 1}, {1, 1});
-      });
+      [f](const std::vector<Tensor>& in) { return f(in[0], in[1], in[2]); });
 }
-inline Workload conv_backward() {
-  return {"conv2d 64x16x28x28 -> 32, 3x3, backward", Unit::flop, 2 * kConvFlop, [] {
-            const Tensor x = parameter({N, C, S, S}), w = parameter({K, C, 3, 3}, 0.1),
-                         b = parameter({K});
-            const Tensor y = lib::conv2d(x, w, b, {1, 1}, {1, 1}), g = values({N, K, S, S});
+inline Workload conv_backward(const Conv& f) {
+  return {f.name("backward"), Unit::flop, 2 * f.flop(), [f] {
+            const Tensor x = parameter({f.n, f.c, f.s, f.s}),
+                         w = parameter({f.k, f.c, f.r, f.r}, 0.1), b = parameter({f.k});
+            const Tensor y = f(x, w, b), g = values({f.n, f.k, f.s, f.s});
             return Body{[=] {
                           for (const Tensor& t : {x, w, b}) t.mutable_grad() = Tensor();
                           y.backward(g, true);
@@ -171,8 +185,11 @@ inline std::vector<Workload> large_workloads() {
   for (int64_t n : {64, 128, 256, 512, 1024, 2048})
     out.push_back(product("matmul " + std::to_string(n) + " cubed", n, n, n));
   out.push_back(product("matmul 64x784x512", 64, 784, 512));
-  out.push_back(conv_forward());
-  out.push_back(conv_backward());
+  for (const Conv& f : {Conv{64, 16, 28, 32, 3}, Conv{8, 64, 56, 64, 3}, Conv{8, 256, 14, 256, 3},
+                        Conv{8, 512, 7, 2048, 1}}) {
+    out.push_back(conv_forward(f));
+    out.push_back(conv_backward(f));
+  }
   add_long_tensors(out, "1 M", 1 << 20);
   add_long_tensors(out, "16 M", 16 << 20);
   out.push_back(pointwise_chain("48 ops on 1 M, forward and backward", [](auto fn) { return fn; }));

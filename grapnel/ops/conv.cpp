@@ -84,7 +84,7 @@ void compute_tiles(TiledKernel kernel, const Tensor& a, const Tensor& b, const T
 
 /// Adds the numbers of `bias`, which is dense, to a tile of whole channels of `out`, while that is
 /// in the cache. The images of a channel follow each other, since its number is repeated for the
-/// kernel.
+/// kernel; small channels go together.
 void add_bias(const Tensor& bias, const Tensor& out, const kernels::Tile& tile) {
   constexpr int64_t block = 1024;
   alignas(64) char repeated[block * sizeof(double)];
@@ -93,17 +93,19 @@ void add_bias(const Tensor& bias, const Tensor& out, const kernels::Tile& tile) 
   const auto add = kernels::table().pointwise[op_of<Add>.index][c];
   const auto size = static_cast<int64_t>(element_size(out.dtype()));
   const int64_t pixels = out.size(2) * out.size(3), channels = tile.cols / pixels,
-                first = tile.begin / pixels;
-  for (int64_t channel = 0; channel < channels; ++channel) {
-    repeat(bias.impl().data() + (first + channel) % out.size(1) * size, 0, repeated,
-           std::min(block, pixels));
+                first = tile.begin / pixels, together = std::max<int64_t>(1, block / pixels);
+  for (int64_t channel = 0; channel < channels; channel += together) {
+    const int64_t count = std::min(together, channels - channel), length = count * pixels;
+    for (int64_t k = 0; k < count; ++k)
+      repeat(bias.impl().data() + (first + channel + k) % out.size(1) * size, 0,
+             repeated + k * pixels * size, std::min(block, pixels));
     for (int64_t image = 0; image < tile.rows; ++image) {
       char* const line =
           out.impl().data() + (tile.begin + image * tile.pitch + channel * pixels) * size;
-      for (int64_t i = 0; i < pixels; i += block) {
+      for (int64_t i = 0; i < length; i += block) {
         char* const values = line + i * size;
         const void* operands[] = {values, repeated};
-        add(operands, values, std::min(block, pixels - i));
+        add(operands, values, std::min(block, length - i));
       }
     }
   }
