@@ -50,12 +50,14 @@ class Machine {
   std::vector<HookHandle> handles;
   std::vector<Tensor> kept;  ///< gradients that hooks kept
   int hooks_made = 0;
-  int depth = 0;    ///< of passes started by hooks
-  int firings = 0;  ///< hooks go quiet after a while, so that programs end
+  int depth = 0;             ///< of passes started by hooks
+  int firings = 0;           ///< hooks go quiet after a while, so that programs end
+  int graphs_of_passes = 0;  ///< of gradients of gradients; each may be a multiple of the last
 
   static constexpr size_t kPool = 24;
   static constexpr int64_t kElements = 256;
   static constexpr int kFirings = 400;
+  static constexpr int kGraphs = 12;
 
   // --- tensors ---
   const Tensor& pick(size_t number) const { return pool[number % pool.size()]; }

@@ -13,7 +13,7 @@ inline void register_tensor_hook(Machine& m, const Tensor& t, uint8_t deed, uint
 
 /// Runs one pass; what it is asked to do follows from `how`.
 inline void run_pass(Machine& m, const Tensor& root, uint8_t how, uint8_t detail) {
-  const bool retain = how & 1, create = (how & 6) == 6;
+  const bool retain = how & 1, create = (how & 6) == 6 && ++m.graphs_of_passes <= Machine::kGraphs;
   const Tensor seed = how & 8 ? ones_like(root) : Tensor();
   if (how & 16) {
     const Tensor& a = m.pick(detail);
