@@ -24,7 +24,14 @@ Tensor& Tensor::set_requires_grad(bool on) const {
         "requires_grad: a tensor made under InferenceGuard cannot require grad outside of "
         "it.\nclone() it first.");
   t.requires_grad = on;
-  if (on) autograd_meta(*this);
+  if (!on) return const_cast<Tensor&>(*this);
+  AutogradMeta& meta = autograd_meta(*this);
+  if (meta.view && is_leaf()) {
+    // A leaf begins its own history, whatever becomes of the tensor whose memory it shares. That
+    // may even be computed from the leaf, and the two would own each other.
+    meta.view.reset();
+    t.differentiable_view = false;
+  }
   return const_cast<Tensor&>(*this);
 }
 

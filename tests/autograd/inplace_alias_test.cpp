@@ -137,4 +137,40 @@ TEST_CASE("a view that is a leaf of its own obeys the leaf rule, and keeps nothi
   CHECK(memory_stats().in_use == before);
 }
 
+TEST_CASE("a leaf that was made of a view has nothing to do with the history of its base") {
+  const size_t before = memory_stats().in_use;
+  {
+    const Tensor base = ones({64, 64}), row = base.diagonal().requires_grad_(),
+                 twice = base.narrow(0, 0, 1).requires_grad_() * 2;
+    CHECK_FALSE(row.is_view());
+    base.mul_(row);  // the base is now computed from what it was made of
+    base.add_(twice);
+    CHECK(row.is_leaf());
+    CHECK(row.equal(base.diagonal()));  // it still shares memory
+    base.sum().backward();
+    CHECK(row.grad().equal(full({64}, 64.0)));
+  }
+  {
+    // What is saved is seen to, as for any other leaf.
+    const Tensor base = ones({4}), leaf = base.narrow(0, 0, 2).requires_grad_();
+    const Tensor y = leaf * leaf;
+    base.mul_(ones({4}, requires_grad()));
+    CHECK_THROWS_WITH_AS(y.sum().backward(), doctest::Contains("in-place"), Error);
+  }
+  {
+    // A parameter may be a view of something that requires grad itself.
+    const Tensor base = ones({4}, requires_grad());
+    Tensor leaf;
+    {
+      NoGradGuard no_grad;
+      leaf = base.narrow(0, 0, 2);
+    }
+    leaf.requires_grad_();
+    (leaf * 3).sum().backward();
+    CHECK(leaf.grad().equal(full({2}, 3.0)));
+    CHECK_FALSE(base.grad().defined());
+  }
+  CHECK(memory_stats().in_use == before);
+}
+
 }  // namespace grapnel::test
