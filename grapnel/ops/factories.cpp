@@ -7,6 +7,7 @@
 #include "grapnel/ops/loop_nest.h"
 #include "grapnel/ops/random.h"
 #include "grapnel/ops/record.h"
+#include "grapnel/ops/scalar.h"
 #include "grapnel/ops/tape.h"
 
 namespace grapnel {
@@ -135,14 +136,15 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step,
         " away from ", end, ".");
   if (whole) {
     const int64_t first = start.to_int(), stride = step.to_int();
-    // Unsigned, because the distance of two numbers may not fit in 63 bits.
+    // Unsigned and wrapping, because the distance of two numbers may not fit in 63 bits.
     const uint64_t distance =
         stride > 0 ? static_cast<uint64_t>(end.to_int()) - static_cast<uint64_t>(first)
                    : static_cast<uint64_t>(first) - static_cast<uint64_t>(end.to_int());
     const uint64_t pace =
         stride > 0 ? static_cast<uint64_t>(stride) : -static_cast<uint64_t>(stride);
     const auto count = static_cast<int64_t>(distance / pace + (distance % pace != 0));
-    return finish(by_rule(count, dtype, [=](int64_t i) { return first + i * stride; }), options);
+    const auto at = [=](int64_t i) { return (wrapping(first) + wrapping(i) * wrapping(stride)).v; };
+    return finish(by_rule(count, dtype, at), options);
   }
   const double count = std::ceil((to - from) / by);
   check(count < 9.2e18, "arange: from ", start, " to ", end, " in steps of ", step,

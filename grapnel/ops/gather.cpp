@@ -55,7 +55,7 @@ void add_at(const Tensor& out, const Tensor& index, const Tensor& source, int64_
     const Tensor addend = converted(source, wide.dtype());
     visit_compute(wide.dtype(), [&]<class T>() {
       for_positions<T>(wide, index, addend, dim, LineOrder::kept,
-                       [](T& from, T& to) { to += from; });
+                       [](T& from, T& to) { to = (wrapping(to) + wrapping(from)).v; });
     });
   });
 }

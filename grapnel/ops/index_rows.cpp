@@ -117,7 +117,8 @@ void add_rows(const Tensor& out, const Shape& dims, const Tensor& positions, con
     visit_compute(wide.dtype(), [&]<class T>() {
       walk_rows(wide, dims, positions, addend, LineOrder::kept,
                 [](const LinePiece<2>& p, const int64_t* offsets) {
-                  for_pairs<T>(p, offsets, [](T& row, T& x) { x += row; });
+                  for_pairs<T>(p, offsets,
+                               [](T& row, T& x) { x = (wrapping(x) + wrapping(row)).v; });
                 });
     });
   });

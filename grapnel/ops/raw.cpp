@@ -32,7 +32,10 @@ void raw_add(const Tensor& target, const Tensor& source) {
       nest.for_rows(0, nest.numel, [&](int64_t i, int64_t n) {
         T* to = y + nest.offset(0, i);
         const T* from = x + nest.offset(1, i);
-        for (int64_t j = 0; j < n; ++j) to[j * nest.row_stride(0)] += from[j * nest.row_stride(1)];
+        for (int64_t j = 0; j < n; ++j) {
+          T& sum = to[j * nest.row_stride(0)];
+          sum = (wrapping(sum) + wrapping(from[j * nest.row_stride(1)])).v;
+        }
       });
     });
   });

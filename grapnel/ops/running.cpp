@@ -44,12 +44,6 @@ Tensor shifted(const Tensor& y, int64_t dim, double first) {
   return cat(parts, dim);
 }
 
-/// Integers that overflow wrap round.
-template <class T>
-Num<T, IsaBaseline> wrapping(T x) {
-  return Num<T, IsaBaseline>::of(x);
-}
-
 }  // namespace
 
 void Cumsum::infer(Inputs in, const Attrs&, Specs& out) {

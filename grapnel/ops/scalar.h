@@ -120,6 +120,12 @@ struct Num {
   }
 };
 
+/// For code that is no kernel: integers that overflow wrap round there, too.
+template <class T>
+constexpr Num<T, IsaBaseline> wrapping(T x) {
+  return Num<T, IsaBaseline>::of(x);
+}
+
 /// The integer as wide as S, for work on bit patterns.
 template <class S>
 struct IntOfImpl;

@@ -80,6 +80,9 @@ TEST_CASE("arange stops before its end, linspace at it") {
   CHECK(equal(arange(5, 0, -2), tensor({5, 3, 1})));
   CHECK(equal(arange(0.0, 1.0, 0.25), tensor({0.0, 0.25, 0.5, 0.75})));
   CHECK(arange(0).shape() == Shape{0});
+  const int64_t least = std::numeric_limits<int64_t>::min(), quarter = int64_t{1} << 62;
+  CHECK(equal(arange(least, std::numeric_limits<int64_t>::max(), quarter),
+              tensor({least, -quarter, int64_t{0}, quarter})));
   CHECK(equal(linspace(0, 1, 5), tensor({0.0, 0.25, 0.5, 0.75, 1.0})));
   CHECK(linspace(0, 0.3, 4, kFloat64).data_ptr<double>()[3] == 0.3);
   CHECK(linspace(2, 5, 1).item<double>() == 2);

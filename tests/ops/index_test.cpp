@@ -108,6 +108,15 @@ TEST_CASE("index_select and index_add work on whole rows of any dimension") {
                  "index_select: the index must be a vector, got shape [1, 1]."));
 }
 
+TEST_CASE("sums of integers at positions wrap round") {
+  const int64_t least = std::numeric_limits<int64_t>::min();
+  const Tensor x = full({2}, least), index = tensor({0, 0, 1}),
+               source = tensor({least, int64_t{3}, int64_t{-1}});
+  const Tensor want = tensor({int64_t{3}, std::numeric_limits<int64_t>::max()});
+  CHECK(equal(x.scatter_add(0, index, source), want));
+  CHECK(equal(x.index_add(0, index, source), want));
+}
+
 TEST_CASE("sums of narrow types are rounded once") {
   const Tensor x = ones({1}, kBFloat16);
   // 256 + 1 is 256 in bf16, so rounding at every step would lose all but the first few.
