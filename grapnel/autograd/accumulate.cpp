@@ -62,6 +62,13 @@ Shape grad_strides(const TensorImpl& leaf) {
   return is_dense(leaf) ? leaf.strides : contiguous_strides(leaf.sizes);
 }
 
+/// The gradient as other passes, which may run at the same time, have left it so far.
+Tensor AccumulateGrad::grad_now() const {
+  AutogradMeta& meta = *find_meta(leaf_);
+  std::lock_guard guard(meta.grad_mutex);
+  return meta.grad;
+}
+
 // Note [Adopting gradients]
 // When grad() is still undefined and the pass builds no graph, the incoming buffer becomes grad()
 // without a copy, provided that the engine is its only owner and it is laid out like the leaf.
@@ -70,8 +77,11 @@ Shape grad_strides(const TensorImpl& leaf) {
 // adopted nor changed.
 void AccumulateGrad::write(Tensor& grad, bool seed_is_callers) {
   AutogradMeta& meta = *find_meta(leaf_);
-  const bool stays = meta.grad.defined() && !meta.grad.requires_grad() && !GradMode::is_enabled();
-  if (!stays) record::before_grad_is_replaced(meta);
+  if (record::active()) {
+    const Tensor before = grad_now();
+    const bool stays = before.defined() && !before.requires_grad() && !GradMode::is_enabled();
+    if (!stays) record::before_grad_is_replaced(meta);  // not under the lock: user code may run
+  }
   std::lock_guard guard(meta.grad_mutex);
   journal_grad(meta);
   if (GradMode::is_enabled()) {
@@ -106,7 +116,7 @@ void AccumulateGrad::accumulate(Grads& grads, bool seed_is_callers) {
   if (!grads[0].defined() || !leaf_.impl().requires_grad) return;
   engine::journal_leaf_write(leaf_);
   if (AnomalyMode::should_check_nan()) [[unlikely]]
-    anomaly::check_existing_grad(leaf_, find_meta(leaf_)->grad);
+    anomaly::check_existing_grad(leaf_, grad_now());
   write(grads[0], seed_is_callers);
   run_post_accumulate_hooks();
 }

@@ -28,6 +28,7 @@ class AccumulateGrad final : public Node {
   bool release_owner() const noexcept override;
 
  private:
+  Tensor grad_now() const;
   void write(Tensor& grad, bool seed_is_callers);
   void run_post_accumulate_hooks();
   void record_post_accumulate_hook(const HookEntry& entry, PostAccumulateGradHook& hook);

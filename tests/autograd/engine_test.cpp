@@ -151,6 +151,16 @@ TEST_CASE("eager.W3: hooks may be added and removed from any thread while passes
   CHECK(value(x.grad()) == 1200);
 }
 
+TEST_CASE("eager.W3: first passes over a leaf may run at once") {
+  for (int round = 0; round < 200; ++round) {
+    auto x = leaf(1);
+    std::vector<std::thread> passes;
+    for (int t = 0; t < 3; ++t) passes.emplace_back([&] { (x * 2).backward(); });
+    for (std::thread& t : passes) t.join();
+    CHECK(value(x.grad()) == 6);
+  }
+}
+
 TEST_CASE(
     "eager.W4: leaves run at once, in the order of edges, and otherwise the node made last runs "
     "first") {
