@@ -28,6 +28,7 @@ struct BlockCode {
   std::shared_ptr<const codegen::Kernel> reducing = nullptr;
 };
 
+/// A group and its code.
 struct GroupCode {
   const Group* group = nullptr;
   BlockCode code = {};
