@@ -120,7 +120,9 @@ void GroupRun::find_rows() {
       dense_ &= s.is_dense() || (s.constant() && streams == &inputs_);
     }
   if (row_ % codegen::kLanes != 0 || row_ < kShortestRow) row_ = kNoRows;
-  if (row_ > kBlock) return;
+  if (dense_ && cut_.row > kReduceChunk && (cut_.rows == 1 || cut_.row % kReduceChunk == 0))
+    row_ = kReduceChunk;
+  else if (row_ > kBlock) return;
   for (size_t k = 0; k < inputs_.size() + outputs_.size(); ++k) {
     const bool is_input = k < inputs_.size();
     const Stream::Rows rows =
@@ -302,7 +304,7 @@ int64_t GroupRun::stream(int64_t begin, int64_t end, const Span& span) const {
 
 void GroupRun::run(int64_t begin, int64_t end, const Span& span) const {
   if (targets_.empty()) compute(streaming_ ? stream(begin, end, span) : begin, end, nullptr, span);
-  else if (cut_.in_parts) reduce_chunk(begin, end, span);
+  else if (cut_.in_parts) reduce_part(begin, end, span);
   else if (cut_.row <= kReduceChunk) reduce_rows(begin, end, span);
   else
     for (int64_t b = begin; b < end; b += cut_.row) reduce_long_row(b, span);
@@ -324,7 +326,7 @@ void GroupRun::reduce_rows(int64_t begin, int64_t end, const Span& span) const {
     as_it_is &= static_cast<size_t>(r.reg) < inputs_.size() &&  // not a number
                 !is_narrow(static_cast<size_t>(r.reg));
   int64_t length = cut_.row;
-  if (!as_it_is && reduces_rows_in_lanes()) {
+  if (!as_it_is && has_lanes_of_rows(cut_.row)) {
     length = kReduceLanes;
     set_lanes(reduced, rows);
     compute(begin, end, reduced.data(), span, Reduced::in_lanes_of_rows);
@@ -345,10 +347,6 @@ void GroupRun::reduce_rows(int64_t begin, int64_t end, const Span& span) const {
   }
 }
 
-bool GroupRun::reduces_rows_in_lanes() const {
-  return reducing_ && !rows_.empty() && row_ == cut_.row;
-}
-
 void GroupRun::set_lanes(const Pointers& lanes, int64_t rows) const {
   for (size_t k = 0; k < targets_.size(); ++k)
     for (int64_t r = 0; r < rows; ++r)
@@ -356,18 +354,30 @@ void GroupRun::set_lanes(const Pointers& lanes, int64_t rows) const {
                 lanes[k] + r * kReduceLanes * targets_[k].size);
 }
 
-void GroupRun::reduce(int64_t begin, int64_t end, const Pointers& results, const Span& span) const {
+void GroupRun::reduce_chunks(int64_t begin, int64_t end, Pointers results,
+                             const Span& span) const {
+  constexpr int64_t kMostAtOnce = kReduceChunk / kReduceLanes;  // for whose lanes there is room
   const Pointers reduced = reduced_blocks(span);
-  int64_t n = end - begin;
-  // Blocks have to end where lanes do.
-  if (reducing_ && (row_ == kNoRows || begin % kReduceLanes == 0)) {
-    reduce_in_lanes(begin, end, reduced, span);
-    n = kReduceLanes;
-  } else {
-    compute(begin, end, reduced.data(), span);
+  for (int64_t chunks; begin < end; begin += chunks * kReduceChunk) {
+    const int64_t whole = std::min((end - begin) / kReduceChunk, kMostAtOnce);
+    const bool at_once = whole > 0 && has_lanes_of_rows(kReduceChunk);
+    chunks = at_once ? whole : 1;
+    const int64_t stop = std::min(end, begin + chunks * kReduceChunk);
+    int64_t length = kReduceLanes;
+    if (at_once) {
+      set_lanes(reduced, chunks);
+      compute(begin, stop, reduced.data(), span, Reduced::in_lanes_of_rows);
+    } else if (reducing_ && (row_ == kNoRows || begin % kReduceLanes == 0)) {
+      // Blocks end where lanes do.
+      reduce_in_lanes(begin, stop, reduced, span);
+    } else {
+      compute(begin, stop, reduced.data(), span);
+      length = stop - begin;
+    }
+    for (size_t k = 0; k < targets_.size(); ++k)
+      for (int64_t c = 0; c < chunks; ++c, results[k] += targets_[k].size)
+        targets_[k].kernels->chunk(reduced[k] + c * length * targets_[k].size, length, results[k]);
   }
-  for (size_t k = 0; k < targets_.size(); ++k)
-    targets_[k].kernels->chunk(reduced[k], n, results[k]);
 }
 
 void GroupRun::reduce_in_lanes(int64_t begin, int64_t end, const Pointers& lanes,
@@ -382,30 +392,25 @@ void GroupRun::reduce_in_lanes(int64_t begin, int64_t end, const Pointers& lanes
     targets_[k].kernels->combine(lanes[k], rest[k], end - whole);
 }
 
-void GroupRun::reduce_chunk(int64_t begin, int64_t end, const Span& span) const {
+void GroupRun::reduce_part(int64_t begin, int64_t end, const Span& span) const {
   const int64_t chunks = (cut_.row + kReduceChunk - 1) / kReduceChunk;
   Pointers results;
   for (const Target& t : targets_)
     results.push_back(t.parts.data() +
                       (begin / cut_.row * chunks + begin % cut_.row / kReduceChunk) * t.size);
-  reduce(begin, end, results, span);
+  reduce_chunks(begin, end, results, span);
 }
 
 void GroupRun::reduce_long_row(int64_t begin, const Span& span) const {
   const int64_t chunks = (cut_.row + kReduceChunk - 1) / kReduceChunk;
   SmallVector<SmallVector<uint64_t, 16>, 2> parts(
       targets_.size(), SmallVector<uint64_t, 16>(static_cast<size_t>(chunks)));
-  for (int64_t c = 0; c < chunks; ++c) {
-    const int64_t from = begin + c * kReduceChunk;
-    Pointers results;
-    for (size_t k = 0; k < targets_.size(); ++k)
-      results.push_back(reinterpret_cast<char*>(parts[k].data()) + c * targets_[k].size);
-    reduce(from, std::min(from + kReduceChunk, begin + cut_.row), results, span);
-  }
+  Pointers results;
+  for (auto& of_target : parts) results.push_back(reinterpret_cast<char*>(of_target.data()));
+  reduce_chunks(begin, begin + cut_.row, results, span);
   for (size_t k = 0; k < targets_.size(); ++k) {
-    char* const first = reinterpret_cast<char*>(parts[k].data());
-    kernels::fold_chunks(targets_[k].kernels->chunk, first, chunks, targets_[k].size);
-    store(targets_[k], first, begin / cut_.row, 1, span);
+    kernels::fold_chunks(targets_[k].kernels->chunk, results[k], chunks, targets_[k].size);
+    store(targets_[k], results[k], begin / cut_.row, 1, span);
   }
 }
 

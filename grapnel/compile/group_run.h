@@ -105,13 +105,18 @@ class GroupRun {
   /// Runs the streaming kernel from `begin` on, as far as it goes, and returns where it stopped.
   int64_t stream(int64_t begin, int64_t end, const Span& span) const;
   void reduce_rows(int64_t begin, int64_t end, const Span& span) const;
-  /// Whether reduce_rows finds the lanes of each row instead of its values.
-  bool reduces_rows_in_lanes() const;
+  /// Whether rows or chunks of so many elements are reduced to their lanes by the kernel, many of
+  /// them in one go.
+  bool has_lanes_of_rows(int64_t length) const {
+    return reducing_ && !rows_.empty() && row_ == length;
+  }
   void set_lanes(const Pointers& lanes, int64_t rows) const;
-  /// Reduces one chunk; the result of target k goes to `results[k]`.
-  void reduce(int64_t begin, int64_t end, const Pointers& results, const Span& span) const;
+  /// Reduces the chunks of a piece of a row, one by one; the results of target k go to `results[k]`
+  /// and behind it.
+  void reduce_chunks(int64_t begin, int64_t end, Pointers results, const Span& span) const;
+  /// Computes the lanes of one chunk.
   void reduce_in_lanes(int64_t begin, int64_t end, const Pointers& lanes, const Span& span) const;
-  void reduce_chunk(int64_t begin, int64_t end, const Span& span) const;
+  void reduce_part(int64_t begin, int64_t end, const Span& span) const;
   void reduce_long_row(int64_t begin, const Span& span) const;
   void store(const Target& target, char* results, int64_t first, int64_t count,
              const Span& span) const;
@@ -124,7 +129,7 @@ class GroupRun {
   const size_t area_;
   SmallVector<Stream, 8> inputs_, outputs_;
   /// Blocks end where a row of this many elements does: a row of weights or one value per row then
-  /// needs no copying.
+  /// needs no copying. Where all is dense, chunks of a long row are such rows.
   static constexpr int64_t kNoRows = INT64_MAX;
   int64_t row_ = kNoRows;
   bool dense_ = true;  ///< nothing is copied, so blocks may be of any length

@@ -98,20 +98,22 @@ int64_t span_of(const Sweep& sweep, const Trace& trace, const Cut& cut) {
   return cut.row <= kLongestRow ? cut.row : 0;
 }
 
-/// Calls fn(begin, end) for the spans of a cut, on several threads.
+/// Calls fn(begin, end) for the spans of a cut, on several threads. `at_once`: for as many
+/// neighbours of one row as a thread has.
 template <class Fn>
-void for_spans(const Cut& cut, int64_t grain, Fn&& fn) {
+void for_spans(const Cut& cut, int64_t grain, bool at_once, Fn&& fn) {
   const int64_t per_row = (cut.row + cut.span - 1) / cut.span;
   const int64_t spans =
       cut.in_parts ? cut.rows * per_row : (cut.elements + cut.span - 1) / cut.span;
   base::parallel_for(
       spans, std::max<int64_t>(1, grain / cut.span), [&](int64_t first, int64_t last) {
-        for (int64_t s = first; s < last; ++s) {
+        for (int64_t s = first, n; s < last; s += n) {
+          n = at_once && cut.in_parts ? std::min(last - s, per_row - s % per_row) : 1;
           // A span that is a part of a row ends where the row does.
           const int64_t begin =
               cut.in_parts ? s / per_row * cut.row + s % per_row * cut.span : s * cut.span;
           const int64_t limit = cut.in_parts ? (s / per_row + 1) * cut.row : cut.elements;
-          fn(begin, std::min(limit, begin + cut.span));
+          fn(begin, std::min(limit, begin + n * cut.span));
         }
       });
 }
@@ -129,7 +131,7 @@ void run_group(const GroupCode& part, Trace& trace, Memory& memory, RunCounts& c
   InMemory places(memory);
   const GroupRun run(part, trace, cut, 0, &InMemory::place, &places, counts);
   if (group.reduce == Group::Reduce::columns) return run.run_columns(grain);
-  for_spans(cut, grain, [&](int64_t begin, int64_t end) {
+  for_spans(cut, grain, true, [&](int64_t begin, int64_t end) {
     run.run(begin, end, {thread_scratch(run.scratch_bytes()), begin, 0});
   });
   run.finish();
@@ -155,7 +157,7 @@ bool run_sweep(const Sweep& sweep, std::span<const GroupCode> parts, Trace& trac
     scratch = std::max(scratch, runs.back().scratch_bytes());
     steps += runs.back().steps();
   }
-  for_spans(cut, grain_for(steps), [&](int64_t begin, int64_t end) {
+  for_spans(cut, grain_for(steps), false, [&](int64_t begin, int64_t end) {
     const Span span{thread_scratch(scratch), begin, begin / cut.row};
     for (size_t k = 0; k < runs.size(); ++k) {
       if (sweep.parts[k].per_row) runs[k].run(begin / cut.row, end / cut.row, span);

@@ -14,6 +14,7 @@ using Step = BlockProgram::Step;
 /// What suits a class of processors.
 struct Tuning {
   unsigned bits;         ///< width of a vector
+  unsigned registers;    ///< for vectors
   unsigned interleaved;  ///< vectors of the widest type that are worked on side by side
   int long_formula;  ///< longer ones are not emitted: the kernel calls the eager kernel on what it
                      ///< has in registers
@@ -22,14 +23,14 @@ struct Tuning {
 // Without fused multiplication (the plainest class) a long formula is thousands of instructions.
 Tuning tuning(base::Isa isa) {
   switch (isa) {
-    case base::Isa::avx512: return {512, 4, 60, true};
-    case base::Isa::avx2: return {256, 4, 60, true};
+    case base::Isa::avx512: return {512, 32, 4, 60, true};
+    case base::Isa::avx2: return {256, 16, 4, 60, true};
     case base::Isa::baseline: break;
   }
 #if defined(__x86_64__)
-  return {128, 8, 12, false};
+  return {128, 16, 8, 12, false};
 #else
-  return {128, 4, 60, true};
+  return {128, 32, 4, 60, true};
 #endif
 }
 
@@ -41,7 +42,9 @@ class KernelBuilder {
  public:
   KernelBuilder(const ProgramView& program, base::Isa isa, llvm::Module& module)
       : p_(program),
+        first_(program.input_count + program.scalar_count),
         tuning_(tuning(isa)),
+        lanes_stay_(lanes_fit()),
         module_(module),
         b_(module.getContext()),
         emitter_(b_, shape()),
@@ -59,13 +62,13 @@ class KernelBuilder {
     b_.SetInsertPoint(entry);
     load_arguments();
     make_call_buffers();
-    load_lanes();
+    if (lanes_stay_) load_lanes();
     b_.CreateCondBr(b_.CreateICmpSGT(n_, b_.getInt64(0)), loop, exit);
 
     b_.SetInsertPoint(loop);
     auto* i = b_.CreatePHI(b_.getInt64Ty(), 2);
     i->addIncoming(b_.getInt64(0), entry);
-    enter_lanes(entry);
+    if (lanes_stay_) enter_lanes(entry);
     // Everything is loaded before anything is stored: an output may lie over an input.
     for (int k = 0; k < p_.input_count; ++k)
       if (live_[static_cast<size_t>(k)])
@@ -80,13 +83,13 @@ class KernelBuilder {
       else
         emitter_.store(type(reg), refs_[static_cast<size_t>(reg)], address, element_alignment(reg));
     }
-    combine_lanes();
+    lanes_stay_ ? combine_lanes() : combine_lanes_in_memory(i);
     llvm::Value* next = b_.CreateNSWAdd(i, b_.getInt64(emitter_.lanes()));
     i->addIncoming(next, loop);
     b_.CreateCondBr(b_.CreateICmpSLT(next, n_), loop, done);
 
     b_.SetInsertPoint(done);
-    store_lanes();
+    if (lanes_stay_) store_lanes();
     b_.CreateBr(exit);
 
     b_.SetInsertPoint(exit);
@@ -102,12 +105,25 @@ class KernelBuilder {
     for (int i = 0; i < p_.input_count; ++i) wide |= p_.inputs[i] != Compute::F32;
     for (int i = 0; i < p_.step_count; ++i) wide |= p_.steps[i].compute != Compute::F32;
     const auto lanes = static_cast<unsigned>(kLanes);
-    return {p_.reduction_count > 0 ? lanes : tuning_.interleaved * tuning_.bits / (wide ? 64 : 32),
+    return {lanes_stay_ ? lanes : tuning_.interleaved * tuning_.bits / (wide ? 64 : 32),
             tuning_.bits, tuning_.can_round};
   }
 
+  /// Whether the lanes of reductions are best kept in registers from round to round: as long as
+  /// that leaves room for the steps. Else every round loads and stores its own, and may be as short
+  /// as it is without reductions.
+  bool lanes_fit() const {
+    if (p_.reduction_count == 0) return false;
+    const auto vectors = [&](Compute c) {
+      return static_cast<unsigned>(kLanes * element_size(dtype_of(c))) * 8 / tuning_.bits;
+    };
+    unsigned lanes = 0;
+    for (int k = 0; k < p_.reduction_count; ++k) lanes += vectors(compute(reduced(k)));
+    const auto steps = static_cast<unsigned>(p_.step_count);
+    return steps <= 1 || lanes + steps * vectors(Compute::F32) / 2 < tuning_.registers;
+  }
+
   void find_live() {
-    first_ = p_.input_count + p_.scalar_count;
     live_.assign(static_cast<size_t>(first_ + p_.step_count), false);
     refs_.assign(live_.size(), -1);
     for (int o = 0; o < p_.output_count; ++o) live_[static_cast<size_t>(p_.outputs[o])] = true;
@@ -199,6 +215,18 @@ class KernelBuilder {
       emitter_.close_loop(before, lane, b_.GetInsertBlock());
     }
   }
+  /// The same with lanes that stay in memory: those of the elements from i on.
+  void combine_lanes_in_memory(llvm::Value* i) {
+    llvm::Value* first = b_.CreateAnd(i, b_.getInt64(kLanes - 1));
+    for (int k = 0; k < p_.reduction_count; ++k) {
+      const int reg = reduced(k);
+      llvm::Value* address = element_at(lanes_in_memory(k), reg, first);
+      const Ref before = emitter_.load(type(reg), address, element_alignment(reg));
+      const Ref lane =
+          emit_combine(p_.reductions[k], compute(reg), before, refs_[static_cast<size_t>(reg)]);
+      emitter_.store(type(reg), lane, address, element_alignment(reg));
+    }
+  }
   void store_lanes() {
     for (int k = 0; k < p_.reduction_count; ++k)
       emitter_.store(type(reduced(k)), lanes_[static_cast<size_t>(k)], lanes_in_memory(k),
@@ -254,14 +282,15 @@ class KernelBuilder {
   }
 
   const ProgramView& p_;
+  const int first_;  // the first step's register
   const Tuning tuning_;
+  const bool lanes_stay_;  // in registers, those of reductions
   llvm::Module& module_;
   llvm::IRBuilder<> b_;
   VectorEmitter emitter_;
   llvm::Type* pointer_;
   llvm::Function* function_ = nullptr;
   llvm::Value* n_ = nullptr;
-  int first_ = 0;  // the first step's register
   std::vector<bool> live_;
   std::vector<Ref> refs_;
   std::vector<Ref> lanes_;  // of reductions
