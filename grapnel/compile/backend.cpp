@@ -203,7 +203,8 @@ class Planned final : public Executable {
 std::unique_ptr<Executable> make_executable(const Trace& trace, const CompileOptions& options) {
   if (options.backend == Backend::eager) return make_op_by_op();
   const PlanOptions plan{options.backend == Backend::fused && pass_options().fusion,
-                         pass_options().sweeps, pass_options().epilogues, pass_options().prologues};
+                         pass_options().sweeps, pass_options().epilogues, pass_options().prologues,
+                         pass_options().looks};
   return std::make_unique<Planned>(trace, plan, options.on_failure);
 }
 

@@ -21,6 +21,7 @@ struct PassOptions {
   bool sweeps = true;     ///< run neighbouring groups span by span
   bool epilogues = true;  ///< run what follows a product or convolution on its tiles
   bool prologues = true;  ///< compute operands of products piece by piece
+  bool looks = true;      ///< let sums that nobody waits for share the pass of somebody else
   /// Start interpreted and switch to machine code when it is there.
   bool background_kernels = true;
   /// Groups without reductions that move more than this store their results past the caches.

@@ -1,10 +1,11 @@
-/// Placing calls: in the order of the trace, into groups or on their own.
+/// Placing calls, one by one, into groups or on their own.
 #include "grapnel/compile/plan.h"
 
 #include <algorithm>
 
 #include "grapnel/compile/group_builder.h"
 #include "grapnel/compile/inherit.h"
+#include "grapnel/compile/looks.h"
 #include "grapnel/compile/prologues.h"
 #include "grapnel/compile/sweeps.h"
 #include "grapnel/ops/define.h"
@@ -35,8 +36,12 @@ class Planner {
 
   Plan make() {
     find_classes();
-    for (uint32_t i = 0; i < t_.calls.size(); ++i)
-      if (!skipped_[i] && t_.calls[i].op->family != Family::view) place(i);
+    if (options_.fuse && options_.looks) {
+      for (const uint32_t i : with_looks_at_their_hosts(t_, skipped_, sequence_)) place(i);
+    } else {
+      for (uint32_t i = 0; i < t_.calls.size(); ++i)
+        if (!skipped_[i] && t_.calls[i].op->family != Family::view) place(i);
+    }
     return finish();
   }
 

@@ -41,6 +41,14 @@
 /// threads, or that keeping what the group reads costs more memory than the operand, the two run
 /// one after the other.
 ///
+/// Note [Looks]
+/// A look is a reduction of everything whose result nobody in the trace waits for: what a guard
+/// against NaN or a logger leaves behind, with the elementwise calls that lead to it and the
+/// arithmetic with single numbers that follows. If an elementwise call passes over the same memory
+/// later, as an optimiser does with gradients and parameters, the look waits for that call, its
+/// host, and shares its pass: reading once is all that it costs. It leaves earlier if somebody else
+/// is about to overwrite the memory, or if code runs that we do not see.
+///
 /// Note [Inheriting memory]
 /// A result of a group may lie where an operand lay that nobody reads afterwards, if both have the
 /// same elements in the same places: a kernel reads all operands of an element before it writes
@@ -131,6 +139,7 @@ struct PlanOptions {
   bool sweeps = true;
   bool epilogues = true;
   bool prologues = true;
+  bool looks = true;
 };
 
 /// `skipped[i]`: call i need not run.

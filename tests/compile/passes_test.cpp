@@ -100,7 +100,7 @@ TEST_CASE("no pass changes a bit, alone or with the others") {
     return (c / c.square().sum({-1}, true).sqrt()).matmul(w.relu().relu());
   };
   const Tensor want = run();
-  for (int mask = 0; mask < 128; ++mask) {
+  for (int mask = 0; mask < 256; ++mask) {
     CAPTURE(mask);
     const WithPasses restored([](PassOptions&) {});
     PassOptions& o = compile_detail::pass_options();
@@ -111,6 +111,7 @@ TEST_CASE("no pass changes a bit, alone or with the others") {
     o.fusion = mask & 16;
     o.sweeps = mask & 32;
     o.epilogues = o.prologues = mask & 64;
+    o.looks = mask & 128;
     reset_compile_cache();
     auto f = compile(run);
     CHECK(f().equal(want));
