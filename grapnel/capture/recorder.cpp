@@ -110,6 +110,10 @@ class Lost final : public PendingOwner {
 
 }  // namespace
 
+bool is_lost(const Tensor& t) {
+  return dynamic_cast<const Lost*>(t.impl().storage->pending()) != nullptr;
+}
+
 Recorder::Recorder(Sink& sink)
     : sink_(sink),
       keys_sizes_(sink.keys_sizes()),

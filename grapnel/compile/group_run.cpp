@@ -354,8 +354,7 @@ void GroupRun::set_lanes(const Pointers& lanes, int64_t rows) const {
                 lanes[k] + r * kReduceLanes * targets_[k].size);
 }
 
-void GroupRun::reduce_chunks(int64_t begin, int64_t end, Pointers results,
-                             const Span& span) const {
+void GroupRun::reduce_chunks(int64_t begin, int64_t end, Pointers results, const Span& span) const {
   constexpr int64_t kMostAtOnce = kReduceChunk / kReduceLanes;  // for whose lanes there is room
   const Pointers reduced = reduced_blocks(span);
   for (int64_t chunks; begin < end; begin += chunks * kReduceChunk) {

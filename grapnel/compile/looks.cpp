@@ -117,8 +117,8 @@ class Looks {
       if (keeps_others(i, waiting_.back())) return waiting_.pop_back(), order_.push_back(i);
       return add(i, waiting_.back());
     }
-    const bool several = std::any_of(needed + 1, waiting_.end(),
-                                     [&](const Waiting& w) { return depends(i, w); });
+    const bool several =
+        std::any_of(needed + 1, waiting_.end(), [&](const Waiting& w) { return depends(i, w); });
     if (several || keeps_others(i, *needed)) pass(i);
     else add(i, *needed);
   }

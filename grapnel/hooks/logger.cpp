@@ -197,10 +197,13 @@ GradientLogger::GradientLogger(nn::Module& module, LogWriter& writer,
     : writer_(writer), options_(options), statistics_(options.statistics) {
   check(options.every > 0, "GradientLogger: every must be positive, got ", options.every, ".");
   statistics_.attach(module);
+  begin_step();
 }
 
 void GradientLogger::step() {
-  if (++steps_ % options_.every != 0) return;
+  ++steps_;
+  begin_step();
+  if (!is_time(steps_)) return;
   for (const Statistics::Row& row : statistics_.report()) {
     if (row.calls == 0) continue;
     writer_.scalar(row.name + "/norm", steps_, row.norm);
@@ -238,6 +241,7 @@ void GradientLogger::load(const io::Archive& in) {
   const int64_t steps = in.number("steps").to_int();
   statistics_.load(in.part("statistics"));
   steps_ = steps;
+  begin_step();
 }
 
 }  // namespace grapnel::hooks

@@ -62,12 +62,13 @@ class TensorBoardWriter : public LogWriter {
 };
 
 struct GradientLoggerOptions {
-  int64_t every = 1;  ///< steps between two entries; an entry covers all steps since the one before
+  int64_t every = 1;       ///< steps from one entry to the next
+  bool all_steps = false;  ///< an entry is about all steps since the one before, not its own alone
   StatisticsOptions statistics = {};
 };
 
 /// Logs norm, mean and largest element of every parameter's gradient. Values are read when an entry
-/// is written, not before.
+/// is written, not before; steps between entries cost nothing, unless entries are about all of them.
 class GradientLogger {
  public:
   GradientLogger(nn::Module& module, LogWriter& writer, const GradientLoggerOptions& options = {});
@@ -78,6 +79,11 @@ class GradientLogger {
   void load(const io::Archive& in);
 
  private:
+  /// Whether an entry is written at the end of step `number`.
+  bool is_time(int64_t number) const { return number % options_.every == 0; }
+  /// From now on the next step runs.
+  void begin_step() { statistics_.set_active(options_.all_steps || is_time(steps_ + 1)); }
+
   LogWriter& writer_;
   GradientLoggerOptions options_;
   Statistics statistics_;

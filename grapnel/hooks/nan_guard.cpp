@@ -13,7 +13,6 @@
 #include "grapnel/hooks/layout.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/on_failure.h"
-#include "grapnel/ops/record.h"
 
 namespace grapnel::hooks {
 
@@ -51,15 +50,16 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
   }
 
   void on_op(Node& node, std::span<const Tensor> outputs) override {
-    const std::string layer = layers_.empty() ? std::string() : layers_.back();
+    const auto place = std::make_shared<const Place>(
+        Place{node.name(), node.site(), layers_.empty() ? std::string() : layers_.back()});
     // Nothing is born where nothing is computed.
     const auto* op = dynamic_cast<const OpNode*>(&node);
     if (!op || op->op().family != Family::view)
-      for (const Tensor& t : outputs) watch(t, "forward", node.name(), node.site(), layer);
+      for (const Tensor& t : outputs) watch(t, "forward", place);
     if (!options_.gradients) return;
     node.register_hook(
-        [weak = weak_from_this(), op = node.name(), site = node.site(), layer](
-            const variable_list& grad_inputs, const variable_list& grad_outputs) {
+        [weak = weak_from_this(), place](const variable_list& grad_inputs,
+                                         const variable_list& grad_outputs) {
           const auto self = weak.lock();
           if (!self) return;
           const auto is_old = [&](const Tensor& g) {
@@ -67,7 +67,7 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
                 grad_outputs, [&](const Tensor& o) { return o.defined() && o.is_alias_of(g); });
           };
           for (const Tensor& g : grad_inputs)
-            if (g.defined() && !is_old(g)) self->watch(g, "backward", op, site, layer);
+            if (g.defined() && !is_old(g)) self->watch(g, "backward", place);
         },
         "NaN guard");
   }
@@ -82,8 +82,9 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
     const NoGradGuard no_grad;
     const TapeObserver::Pause pause;
     for (const Entry& e : entries)
-      if (std::isnan(e.sum.item<double>()))
-        return Report{e.phase, e.op, base::describe({e.site}), e.layer};
+      // What is not computed in the end was not born.
+      if (!record::is_lost(e.sum) && std::isnan(e.sum.item<double>()))
+        return Report{e.phase, e.place->op, base::describe({e.place->site}), e.place->layer};
     return std::nullopt;
   }
   std::string rank() const {
@@ -91,17 +92,18 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
   }
 
  private:
-  struct Entry {
-    uint64_t number;
-    const char* phase;
+  struct Place {
     std::string op;
     const void* site;
     std::string layer;
+  };
+  struct Entry {
+    const char* phase;
+    std::shared_ptr<const Place> place;
     Tensor sum;  ///< 0, or NaN if something was not finite
   };
 
-  void watch(const Tensor& t, const char* phase, std::string op, const void* site,
-             const std::string& layer) {
+  void watch(const Tensor& t, const char* phase, std::shared_ptr<const Place> place) {
     if (!t.defined() || !t.is_floating_point() || t.numel() == 0) return;
     const TapeObserver::Pause pause;
     const NoGradGuard no_grad;
@@ -110,26 +112,17 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
     const Tensor x = in_memory_order(t);
     Tensor sum = (x - x).sum();
     const std::lock_guard lock(mutex_);
-    const uint64_t number = ++watched_;
-    entries_.push_back({number, phase, std::move(op), site, layer, std::move(sum)});
-    if (!record::active()) return;
-    // What is not computed in the end was not born.
-    const auto forget = [weak = weak_from_this(), number] {
-      if (const auto self = weak.lock()) self->forget(number);
-    };
-    record::on_undo(forget);
-    record::on_failure(forget);
-  }
-  void forget(uint64_t number) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(entries_, [&](const Entry& e) { return e.number == number; });
+    entries_.push_back({phase, std::move(place), std::move(sum)});
   }
 
   void watch_arguments(nn::Module& module, const nn::Args& args) {
     const auto parameters = module.named_parameters();
-    for (const auto& p : parameters) watch(p.value(), "parameter", p.key(), nullptr, "");
+    const auto place = [](std::string what) {
+      return std::make_shared<const Place>(Place{std::move(what), nullptr, {}});
+    };
+    for (const auto& p : parameters) watch(p.value(), "parameter", place(p.key()));
     for (nn::Value arg : args)
-      arg.visit_tensors([&](Tensor& t) { watch(t, "argument", module.name(), nullptr, ""); });
+      arg.visit_tensors([&](Tensor& t) { watch(t, "argument", place(module.name())); });
   }
 
   NanGuardOptions options_;
@@ -137,7 +130,6 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
   std::vector<std::string> layers_;
   std::mutex mutex_;  // A backward pass may run on another thread.
   std::vector<Entry> entries_;
-  uint64_t watched_ = 0;
 };
 
 NanGuard::NanGuard(nn::Module& module, const NanGuardOptions& options)

@@ -50,7 +50,7 @@ void Statistics::attach(nn::Module& module) {
 }
 
 void Statistics::add(size_t number, const Tensor& grad) {
-  if (!grad.defined() || grad.numel() == 0) return;
+  if (!active_ || !grad.defined() || grad.numel() == 0) return;
   NoGradGuard no_grad;
   Series& s = *series_[number];
   const Tensor g = grad.detach();

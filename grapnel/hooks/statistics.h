@@ -46,6 +46,8 @@ class Statistics {
   void attach(nn::Module& module);
   /// Adds one gradient. What the hooks call.
   void add(size_t series, const Tensor& grad);
+  /// Whether gradients count that come from now on. Looking away costs nothing.
+  void set_active(bool active) { active_ = active; }
 
   std::vector<Row> report() const;
   void reset();
@@ -57,6 +59,7 @@ class Statistics {
   StatisticsOptions options_;
   std::vector<std::unique_ptr<Series>> series_;
   std::vector<HookHandle> handles_;
+  bool active_ = true;
 };
 
 }  // namespace grapnel::hooks

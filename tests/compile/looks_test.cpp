@@ -137,8 +137,8 @@ TEST_CASE("looks have eager's bits at all sizes, in every type, beside results t
   };
   for (const DType type : {kFloat32, kFloat64, kBFloat16})
     for (const Shape& shape :
-         {Shape{1}, Shape{63}, Shape{4095}, Shape{4096}, Shape{4097}, Shape{20000}, Shape{128, 4096},
-          Shape{3, 8192}, Shape{5, 5000}, Shape{300000}}) {
+         {Shape{1}, Shape{63}, Shape{4095}, Shape{4096}, Shape{4097}, Shape{20000},
+          Shape{128, 4096}, Shape{3, 8192}, Shape{5, 5000}, Shape{300000}}) {
       CAPTURE(shape);
       CAPTURE(type);
       const std::vector<Tensor> arguments{rand(shape).to(type), rand(shape).to(type)};

@@ -56,8 +56,7 @@ Planned planned(Fn&& fn) {
       redirect(result.trace, result.simplified);
       result.plan = compile_detail::make_plan(
           result.trace, result.simplified.skipped,
-          {options.fusion, options.sweeps, options.epilogues, options.prologues,
-           options.looks});
+          {options.fusion, options.sweeps, options.epilogues, options.prologues, options.looks});
       verify(result.trace, result.simplified.skipped, result.plan);
       result.trace.held.assign(result.trace.slots.size(), nullptr);
     }

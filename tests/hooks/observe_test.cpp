@@ -10,6 +10,7 @@
 #include <thread>
 #include <tuple>
 
+#include "grapnel/compile/passes.h"
 #include "grapnel/grapnel.h"
 #include "grapnel/hooks/hooks.h"
 #include "grapnel/io/file.h"
@@ -62,26 +63,49 @@ TEST_CASE("statistics end with their object") {
   backward_with(x, ones({1}));
 }
 
-TEST_CASE("gradients are logged as JSON lines, one entry for several steps") {
-  const TemporaryFolder folder;
+namespace {
+
+/// Logs every second of five steps, whose gradients are 1 to 5, and returns the lines.
+std::vector<std::string> logged(const std::filesystem::path& folder, bool all_steps,
+                                bool in_compiled_step) {
   nn::Linear net(1, 1);
-  {
-    hooks::JsonLinesWriter writer(folder / "log.jsonl");
-    hooks::GradientLogger logger(*net, writer, {.every = 2});
-    for (int i = 0; i < 5; ++i) {
-      net->zero_grad();
-      (net(ones({1, 1})) * 3).sum().backward();
-      logger.step();
-    }
-    CHECK(logger.steps() == 5);
+  const auto path = folder / "log.jsonl";
+  std::filesystem::remove(path);
+  hooks::JsonLinesWriter writer(path);
+  hooks::GradientLogger logger(*net, writer, {.every = 2, .all_steps = all_steps});
+  double slope = 0;
+  const auto pass = [&] {
+    net->zero_grad();
+    (net(ones({1, 1})) * slope).sum().backward();
+  };
+  auto compiled = compile(pass);
+  for (int i = 0; i < 5; ++i) {
+    slope = i + 1;
+    in_compiled_step ? compiled() : pass();
+    logger.step();
   }
-  std::ifstream in(folder / "log.jsonl");
-  std::string line;
+  CHECK(logger.steps() == 5);
+  std::istringstream in(io::read_text(path));
   std::vector<std::string> lines;
-  while (std::getline(in, line)) lines.push_back(line);
-  CHECK(lines.size() == 12);
-  CHECK(lines.at(0) == R"({"step":2,"tag":"weight/norm","value":3.0})");
-  CHECK(lines.at(11) == R"({"step":4,"tag":"bias/largest","value":3.0})");
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("gradients are logged as JSON lines, about one step or about all") {
+  const TemporaryFolder folder;
+  for (const bool compiled : {false, true}) {
+    CAPTURE(compiled);
+    const auto own = logged(folder / "", false, compiled),
+               all = logged(folder / "", true, compiled);
+    REQUIRE(own.size() == 12);
+    CHECK(own.at(0) == R"({"step":2,"tag":"weight/norm","value":2.0})");
+    CHECK(own.at(11) == R"({"step":4,"tag":"bias/largest","value":4.0})");
+    REQUIRE(all.size() == 12);
+    CHECK(all.at(1) == R"({"step":2,"tag":"weight/mean","value":1.5})");
+    CHECK(all.at(10) == R"({"step":4,"tag":"bias/mean","value":3.5})");
+  }
 }
 
 TEST_CASE("TensorBoard's records have the right checksums and fields") {
@@ -219,6 +243,45 @@ TEST_CASE("a NaN guard forgets what a compiled function that threw did not compu
   divisor.fill_(1);
   divide();
   CHECK(guard.find()->op == "log");
+}
+
+TEST_CASE("a NaN guard finds the same birthplace whether or not its looks wait") {
+  for (const bool waiting : {false, true}) {
+    CAPTURE(waiting);
+    compile_detail::pass_options().looks = waiting;
+    reset_compile_cache();
+    nn::Linear layer(4, 3);
+    optim::SGD sgd(layer->parameters(), optim::SGDOptions(0.1));
+    hooks::NanGuard guard(*layer);
+    Tensor x = rand({2, 4});
+    auto step = compile([&] {
+      sgd.zero_grad();
+      layer(x).log().sum().backward();
+      sgd.step();
+    });
+    {
+      const NoGradGuard no_grad;
+      layer->weight.abs_();
+      layer->bias.fill_(1.0);
+    }
+    step();
+    CHECK(!guard.find());
+    {
+      const NoGradGuard no_grad;
+      layer->weight.zero_();
+      layer->bias.zero_();
+    }
+    step();
+    const auto born = guard.find();
+    REQUIRE(born);
+    CHECK(born->phase == "forward");
+    CHECK(born->op == "log");
+    // The update made all parameters bad, and the next step finds them so.
+    step();
+    const auto next = guard.find();
+    REQUIRE(next);
+    CHECK(next->phase == "parameter");
+  }
 }
 
 TEST_CASE("a NaN guard knows the layer after a hook before its own threw") {
