@@ -1,6 +1,7 @@
 #include "grapnel/compile/looks.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "grapnel/ops/define.h"
 
@@ -21,7 +22,8 @@ class Looks {
         sequence_(sequence),
         is_look_(trace.calls.size()),
         uses_(trace.slots.size()),
-        weight_(trace.slots.size()) {
+        weight_(trace.slots.size()),
+        touched_(trace.slots.size()) {
     for (uint32_t i = 0; i < t_.calls.size(); ++i)
       if (!skipped[i] && t_.calls[i].op->family != Family::view) calls_.push_back(i);
   }
@@ -32,7 +34,7 @@ class Looks {
       return std::move(calls_);
     weigh();
     for (const uint32_t i : calls_) is_look_[i] ? take(i) : pass(i);
-    for (const Waiting& w : waiting_) leave(w);
+    leave_all();
     return std::move(order_);
   }
 
@@ -42,11 +44,11 @@ class Looks {
     ValueId value;
     bool write;
   };
-  /// Looks that wait together, each for something that one before it made.
-  struct Waiting {
-    uint32_t host;
-    std::vector<uint32_t> calls;
-    std::vector<SlotId> reads, writes;
+  /// Looks that wait together, each but the first for something that one before it made.
+  using Bundle = std::vector<uint32_t>;
+  struct Touch {
+    uint32_t bundle;
+    bool write;
   };
 
   const Value& value(ValueId id) const { return t_.values[id]; }
@@ -108,64 +110,77 @@ class Looks {
   }
 
   void take(uint32_t i) {
-    const auto needed = std::find_if(waiting_.begin(), waiting_.end(),
-                                     [&](const Waiting& w) { return depends(i, w); });
-    if (needed == waiting_.end()) {
-      const uint32_t host = host_of(i);
-      if (host == kNone) return order_.push_back(i);
-      waiting_.push_back({host, {}, {value(t_.inputs_of(t_.calls[i])[0]).slot}, {}});
-      if (keeps_others(i, waiting_.back())) return waiting_.pop_back(), order_.push_back(i);
-      return add(i, waiting_.back());
-    }
-    const bool several =
-        std::any_of(needed + 1, waiting_.end(), [&](const Waiting& w) { return depends(i, w); });
-    if (several || keeps_others(i, *needed)) pass(i);
-    else add(i, *needed);
+    const std::vector<uint32_t> needed = needed_by(i);
+    if (needed.size() > 1) return pass(i);
+    if (needed.size() == 1) return keeps_others(i, needed[0]) ? pass(i) : add(i, needed[0]);
+    const uint32_t host = host_of(i);
+    if (host == kNone || keeps_others(i, kNone)) return order_.push_back(i);
+    hosted_[host].push_back(static_cast<uint32_t>(waiting_.size()));
+    waiting_.emplace_back();
+    add(i, static_cast<uint32_t>(waiting_.size()) - 1);
   }
 
-  void add(uint32_t i, Waiting& w) {
-    w.calls.push_back(i);
-    for_operands(i, [&](ValueId id) { w.reads.push_back(value(id).slot); });
-    for_results(i, [&](ValueId id) { w.writes.push_back(value(id).slot); });
+  void add(uint32_t i, uint32_t bundle) {
+    waiting_[bundle].push_back(i);
+    for_operands(i, [&](ValueId id) { touched_[value(id).slot].push_back({bundle, false}); });
+    for_results(i, [&](ValueId id) { touched_[value(id).slot].push_back({bundle, true}); });
   }
 
   void pass(uint32_t i) {
-    const bool effect = t_.calls[i].op->effect;
-    std::erase_if(waiting_, [&](const Waiting& w) {
-      if (!effect && w.host != i && !depends(i, w)) return false;
-      leave(w);
-      return true;
-    });
+    for (const uint32_t bundle : needed_by(i)) leave(bundle);
+    if (const auto guests = hosted_.find(i); guests != hosted_.end())
+      for (const uint32_t bundle : guests->second) leave(bundle);
+    if (t_.calls[i].op->effect) leave_all();
     order_.push_back(i);
   }
 
-  void leave(const Waiting& w) { order_.insert(order_.end(), w.calls.begin(), w.calls.end()); }
+  void leave(uint32_t bundle) {
+    for (const uint32_t i : waiting_[bundle]) {
+      order_.push_back(i);
+      const auto forget = [&](ValueId id) {
+        std::erase_if(touched_[value(id).slot], [&](const Touch& t) { return t.bundle == bundle; });
+      };
+      for_operands(i, forget);
+      for_results(i, forget);
+    }
+    waiting_[bundle].clear();
+  }
+  void leave_all() {
+    for (uint32_t bundle = 0; bundle < waiting_.size(); ++bundle) leave(bundle);
+    waiting_.clear();
+    hosted_.clear();
+  }
 
-  static bool has(const std::vector<SlotId>& slots, SlotId slot) {
-    return std::find(slots.begin(), slots.end(), slot) != slots.end();
+  /// The bundles that call i has to follow.
+  std::vector<uint32_t> needed_by(uint32_t i) const {
+    std::vector<uint32_t> bundles;
+    const auto need = [&](ValueId id, bool write) {
+      for (const Touch& t : touched_[value(id).slot])
+        if (write || t.write) bundles.push_back(t.bundle);
+    };
+    for_operands(i, [&](ValueId id) { need(id, false); });
+    for_results(i, [&](ValueId id) { need(id, true); });
+    std::sort(bundles.begin(), bundles.end());
+    bundles.erase(std::unique(bundles.begin(), bundles.end()), bundles.end());
+    return bundles;
   }
-  /// Whether call i has to run behind those that wait.
-  bool depends(uint32_t i, const Waiting& w) const {
-    bool found = false;
-    for_operands(i, [&](ValueId id) { found |= has(w.writes, value(id).slot); });
-    for_results(i, [&](ValueId id) {
-      found |= has(w.writes, value(id).slot) || has(w.reads, value(id).slot);
-    });
-    return found;
-  }
-  /// Whether memory that could be given back would have to wait as well.
-  bool keeps_others(uint32_t i, const Waiting& w) const {
+  /// Whether memory that could be given back would have to wait as well. What the first call of a
+  /// bundle reads first has to be there for the host.
+  bool keeps_others(uint32_t i, uint32_t bundle) const {
+    const SlotId first = bundle == kNone ? value(t_.inputs_of(t_.calls[i])[0]).slot : kNone;
     bool found = false;
     for_operands(i, [&](ValueId id) {
       const SlotId slot = value(id).slot;
-      found |= value(id).rank > 0 && !t_.slots[slot].live && !t_.slots[slot].outside &&
-               !has(w.reads, slot) && !has(w.writes, slot);
+      const bool waits = std::any_of(touched_[slot].begin(), touched_[slot].end(),
+                                     [&](const Touch& t) { return t.bundle == bundle; });
+      found |= value(id).rank > 0 && !t_.slots[slot].live && !t_.slots[slot].outside && !waits &&
+               slot != first;
     });
     return found;
   }
 
-  /// The elementwise call behind call i that passes over what i reads, or kNone: before somebody
-  /// overwrites it in another way, and before code that we do not see.
+  /// The elementwise call behind call i that passes over what i reads before somebody overwrites it
+  /// in another way, or kNone.
   uint32_t host_of(uint32_t i) const {
     if (t_.calls[i].inputs == 0) return kNone;
     const ValueId source = t_.inputs_of(t_.calls[i])[0];
@@ -187,8 +202,10 @@ class Looks {
   std::vector<uint32_t> calls_, order_;
   std::vector<bool> is_look_;
   std::vector<std::vector<Use>> uses_;  ///< of each slot, in the order of the trace
-  std::vector<Waiting> waiting_;
   std::vector<size_t> weight_;
+  std::vector<Bundle> waiting_;                                 ///< empty: has left
+  std::unordered_map<uint32_t, std::vector<uint32_t>> hosted_;  ///< bundles that wait for a call
+  std::vector<std::vector<Touch>> touched_;                     ///< each slot, by bundles that wait
 };
 
 }  // namespace

@@ -93,37 +93,41 @@ TEST_CASE("kernels reduce in the lanes of the reduction tree") {
   const CleanJit clean;
   const int16_t count = 7;
   REQUIRE(reduction_name(count - 1) == "all");  // the last one
+  // With many steps, lanes stay in memory.
+  const auto check = [](Compute c, int16_t reduction, int steps) {
+    BlockProgram p;
+    p.inputs = {c, c};
+    for (int k = 0; k < steps; ++k)
+      p.steps.push_back(op_step(op_number("add"), c, {k == 0 ? 0 : k + 1, 1}));
+    p.outputs = {steps + 1, steps + 1, 0};
+    BlockProgram reducing = p;
+    reducing.reductions = {reduction, reduction};
+    CAPTURE(reducing.str());
+    constexpr int64_t n = kLanes * 5;
+    Arguments plain(p, n, 7), lanes(p, n, 7);
+    interpret(p, plain.in_pointers.data(), plain.out_pointers.data(), nullptr, n);
+    // The first values are combined with what is there: themselves, here.
+    Block want[2] = {plain.out[1], plain.out[2]};
+    const auto combine = kernels::table().reduce[reduction][static_cast<int>(c)].combine;
+    const auto size = static_cast<int64_t>(element_size(dtype_of(c)));
+    for (size_t o = 0; o < 2; ++o) {
+      for (int64_t i = 0; i < n; i += kLanes)
+        combine(want[o].data(), static_cast<char*>(plain.out[o + 1].data()) + i * size, kLanes);
+      std::copy_n(static_cast<char*>(plain.out[o + 1].data()), kLanes * size,
+                  static_cast<char*>(lanes.out_pointers[o + 1]));
+    }
+    const auto kernel = kernel_for(reducing);
+    REQUIRE(kernel->state() == Kernel::State::ready);
+    const Walk walks[] = {Walk::along, Walk::along};
+    kernel->fn()(lanes.in_pointers.data(), walks, lanes.out_pointers.data(), nullptr, n);
+    CHECK(first_difference(lanes.out[0], plain.out[0], n) == -1);
+    CHECK(first_difference(lanes.out[1], want[0], kLanes) == -1);
+    CHECK(first_difference(lanes.out[2], want[1], kLanes) == -1);
+  };
   for_each_isa([&] {
     for (const Compute c : kComputes)
-      for (int16_t reduction = 0; reduction < count; ++reduction) {
-        BlockProgram p;
-        p.inputs = {c, c};
-        p.steps = {op_step(op_number("add"), c, {0, 1})};
-        p.outputs = {2, 2, 0};
-        BlockProgram reducing = p;
-        reducing.reductions = {reduction, reduction};
-        CAPTURE(reducing.str());
-        constexpr int64_t n = kLanes * 5;
-        Arguments plain(p, n, 7), lanes(p, n, 7);
-        interpret(p, plain.in_pointers.data(), plain.out_pointers.data(), nullptr, n);
-        // The first values are combined with what is there: themselves, here.
-        Block want[2] = {plain.out[1], plain.out[2]};
-        const auto combine = kernels::table().reduce[reduction][static_cast<int>(c)].combine;
-        const auto size = static_cast<int64_t>(element_size(dtype_of(c)));
-        for (size_t o = 0; o < 2; ++o) {
-          for (int64_t i = 0; i < n; i += kLanes)
-            combine(want[o].data(), static_cast<char*>(plain.out[o + 1].data()) + i * size, kLanes);
-          std::copy_n(static_cast<char*>(plain.out[o + 1].data()), kLanes * size,
-                      static_cast<char*>(lanes.out_pointers[o + 1]));
-        }
-        const auto kernel = kernel_for(reducing);
-        REQUIRE(kernel->state() == Kernel::State::ready);
-        const Walk walks[] = {Walk::along, Walk::along};
-        kernel->fn()(lanes.in_pointers.data(), walks, lanes.out_pointers.data(), nullptr, n);
-        CHECK(first_difference(lanes.out[0], plain.out[0], n) == -1);
-        CHECK(first_difference(lanes.out[1], want[0], kLanes) == -1);
-        CHECK(first_difference(lanes.out[2], want[1], kLanes) == -1);
-      }
+      for (int16_t reduction = 0; reduction < count; ++reduction)
+        for (const int steps : {1, 20}) check(c, reduction, steps);
   });
 }
 
