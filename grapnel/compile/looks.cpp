@@ -106,7 +106,7 @@ class Looks {
       return static_cast<const ReduceAttrs*>(t_.attrs_of(c))->dims.size() ==
              value(t_.inputs_of(c)[0]).rank;
     if (!c.op->elementwise) return false;
-    return out.rank == 0 || !(c.inplace || t_.slots[out.slot].live || t_.slots[out.slot].outside);
+    return out.rank == 0 || !(t_.slots[out.slot].live || t_.slots[out.slot].outside);
   }
 
   void take(uint32_t i) {
