@@ -41,7 +41,6 @@ class Looks {
  private:
   struct Use {
     uint32_t call;
-    ValueId value;
     bool write;
   };
   /// Looks that wait together, each but the first for something that one before it made.
@@ -73,7 +72,7 @@ class Looks {
       is_look_[i] = may_wait(i);
       for_results(i, [&](ValueId id) { is_look_[i] = is_look_[i] && only_looks[value(id).slot]; });
       const auto touch = [&](ValueId id, bool write) {
-        uses_[value(id).slot].push_back({i, id, write});
+        uses_[value(id).slot].push_back({i, write});
         if (!is_look_[i]) only_looks[value(id).slot] = false;
       };
       for_operands(i, [&](ValueId id) { touch(id, false); });
@@ -189,9 +188,7 @@ class Looks {
     for (const Use& use : uses_[value(source).slot]) {
       if (use.call <= i || is_look_[use.call]) continue;
       const Instruction& c = t_.calls[use.call];
-      if (c.op->elementwise && same_place(t_, use.value, source) &&
-          sequence_.same(t_.outputs_of(c)[0], source))
-        return use.call;
+      if (c.op->elementwise && sequence_.same(t_.outputs_of(c)[0], source)) return use.call;
       if (use.write) return kNone;
     }
     return kNone;
