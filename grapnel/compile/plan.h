@@ -46,8 +46,8 @@
 /// against NaN or a logger leaves behind, with the elementwise calls that lead to it and the
 /// arithmetic with single numbers that follows. If an elementwise call passes over the same memory
 /// later, as an optimiser does with gradients and parameters, the look waits for that call, its
-/// host, and shares its pass: reading once is all that it costs. It leaves earlier if somebody else
-/// is about to overwrite the memory, or if code runs that we do not see.
+/// host, and shares its pass instead of making one of its own. It leaves earlier if somebody else is
+/// about to overwrite the memory, or if code runs that we do not see.
 ///
 /// Note [Inheriting memory]
 /// A result of a group may lie where an operand lay that nobody reads afterwards, if both have the

@@ -8,7 +8,8 @@
 ///
 /// While it lives, every op on the tape of this thread leaves one number behind, in a tensor, and so
 /// does its gradient; nothing is looked at before check(), which reads them all. One more pass over
-/// every result is what that costs.
+/// every result is what that costs; a compiled step looks at parameters and gradients while its
+/// optimiser passes over them.
 #pragma once
 
 #include <memory>
