@@ -1,5 +1,5 @@
-# The front door: `make demo` and `make test`. Everything else is CMake (see CMakePresets.json).
-.PHONY: demo test bench format setup
+# The front door: `make demo`, `make test` and `make docs`. Everything else is CMake (see CMakePresets.json).
+.PHONY: demo test bench docs format setup
 
 demo: setup
 	cmake --preset release
@@ -16,6 +16,10 @@ bench: setup
 	cmake --build --preset release --target bench
 	set -e; for program in build/release/bench/*; do \
 	  if [ -x "$$program" ]; then "$$program"; else echo "There is no program in bench/ yet."; fi; done
+
+docs: setup
+	mkdir -p build/docs && doxygen docs/Doxyfile
+	@echo "The API reference is in build/docs/html/index.html."
 
 format: setup
 	tools/format

@@ -10,6 +10,7 @@ namespace grapnel {
 /// Strides a gradient of `leaf` should have: the leaf's own when it is dense, else contiguous.
 Shape grad_strides(const TensorImpl& leaf);
 
+/// The node of a leaf: it adds what arrives to `grad()`.
 class AccumulateGrad final : public Node {
  public:
   explicit AccumulateGrad(Tensor leaf);

@@ -30,6 +30,7 @@ class DetectAnomalyGuard {
 
 namespace anomaly {
 
+/// Whether a value is NaN.
 bool has_nan(const Tensor& t);
 /// Fails with the message if `t` holds a NaN; in a recording, when the graph gets there.
 void require_no_nan(const Tensor& t, std::function<std::string()> message);

@@ -132,6 +132,8 @@ struct ForwardScope {
   bool before;
 };
 
+/// Base of functions with a backward pass of their own: derive, write static `forward` and
+/// `backward`, call `apply`.
 template <class T>
 class Function {
  public:

@@ -5,6 +5,7 @@
 
 namespace grapnel {
 
+/// Switches recording of gradients on or off for a scope.
 class AutoGradMode {
  public:
   explicit AutoGradMode(bool enabled) : before_(GradMode::is_enabled()) {

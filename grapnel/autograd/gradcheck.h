@@ -12,6 +12,7 @@
 
 namespace grapnel::autograd {
 
+/// Step and tolerances of gradcheck.
 struct GradcheckOptions {
   double eps = 1e-6;   ///< how far an input is moved to either side
   double atol = 1e-5;  ///< |backward - differences| <= atol + rtol * |differences|

@@ -16,9 +16,12 @@ namespace autograd {
 
 using AllGradsFn = std::function<void(const variable_list&)>;
 using AnyGradFn = std::function<void(const Tensor&)>;
+/// What register_multi_grad_hook is made of; call that.
 HookHandle register_all_grads_hook(const variable_list& tensors, AllGradsFn fn,
                                    HookOptions options);
+/// What register_multi_grad_hook is made of; call that.
 HookHandle register_any_grad_hook(const variable_list& tensors, AnyGradFn fn, HookOptions options);
+/// What register_multi_post_accumulate_grad_hook is made of; call that.
 HookHandle register_all_post_accumulate_hook(const variable_list& leaves, AllGradsFn fn,
                                              HookOptions options);
 

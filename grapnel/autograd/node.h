@@ -37,6 +37,7 @@ struct SlotMeta {
   DType dtype = DType::Float32;
 };
 
+/// One application of an op in the backward graph. Hooks attach to it.
 class Node {
  public:
   static void* operator new(size_t bytes) { return base::pool_allocate(bytes); }
@@ -146,12 +147,14 @@ class NodePreHook : public HookBase {
  public:
   virtual ListHookResult call(const variable_list& grad_outputs) = 0;
 };
+/// A hook after a node, in its general form.
 class NodePostHook : public HookBase {
  public:
   virtual ListHookResult call(const variable_list& grad_inputs,
                               const variable_list& grad_outputs) = 0;
 };
 
+/// A callable as a hook before a node.
 template <class F>
 class CallableNodePreHook final : public NodePreHook {
  public:
@@ -170,6 +173,7 @@ class CallableNodePreHook final : public NodePreHook {
   F f_;
 };
 
+/// A callable as a hook after a node.
 template <class F>
 class CallableNodePostHook final : public NodePostHook {
  public:

@@ -25,6 +25,7 @@ struct SavedTensorHookPair {
   std::function<Tensor(const std::any&)> unpack;
 };
 
+/// A pair of hooks made of two callables: what `pack` returns is what `unpack` will be given.
 template <class Pack, class Unpack>
 SavedTensorHookPair make_saved_tensor_hooks(Pack pack, Unpack unpack) {
   using Packed = std::decay_t<std::invoke_result_t<Pack&, const Tensor&>>;
@@ -43,6 +44,7 @@ SavedTensorHookPair make_saved_tensor_hooks(Pack pack, Unpack unpack) {
           }};
 }
 
+/// A tensor that a node keeps for its backward pass, and what checks that it has not changed since.
 class SavedVariable {
  public:
   SavedVariable() = default;

@@ -12,6 +12,7 @@
 
 namespace grapnel {
 
+/// Bytes that tensors hold now and held at most.
 struct MemoryStats {
   size_t in_use = 0;  ///< bytes asked for by the blocks that live now
   size_t peak = 0;  ///< the most `in_use` has been; with several threads, to within what they cache
@@ -20,6 +21,7 @@ struct MemoryStats {
   uint64_t system_allocations = 0;  ///< those of them that no cache could serve
 };
 
+/// Reads the counters of the allocator.
 MemoryStats memory_stats();
 /// Lets `peak` start again from what is in use now.
 void reset_peak_memory();

@@ -12,11 +12,14 @@
 
 namespace grapnel {
 
+/// What the caller has to mend: a wrong shape, a missing file, a hook that returned nonsense. The
+/// text says what to do.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
+/// A mistake of the library. Please report it.
 class InternalError : public std::logic_error {
  public:
   using std::logic_error::logic_error;
@@ -31,11 +34,14 @@ std::string str(const Parts&... parts) {
 }
 
 namespace base {
+/// What fail() and check() end in.
 [[noreturn]] void throw_error(std::string message);
+/// What GRAPNEL_ASSERT ends in.
 [[noreturn]] void throw_internal(const char* condition, const char* file, int line,
                                  std::string message);
 }  // namespace base
 
+/// Throws an Error made of its arguments.
 template <class... Parts>
 [[noreturn, gnu::cold, gnu::noinline]] void fail(const Parts&... parts) {
   base::throw_error(str(parts...));

@@ -11,6 +11,7 @@ namespace grapnel {
 void set_warning_handler(std::function<void(const std::string&)> handler);
 
 namespace base {
+/// Hands a warning to the handler, which prints it unless it was replaced.
 void warn(const std::string& message);
 }
 

@@ -22,9 +22,11 @@
 
 namespace grapnel {
 
+/// A recorded computation: it can be printed, read back and run.
 class Graph {
  public:
   using Id = uint32_t;
+  /// One result: its type, and its size where that is known.
   struct Value {
     DType dtype = DType::Float32;
     Shape sizes;
@@ -32,6 +34,7 @@ class Graph {
     Tensor constant;               ///< a tensor from outside that the graph refers to
     bool fresh = false;            ///< memory that an instruction fills by writing to it
   };
+  /// One call of an op.
   struct Instruction {
     const Op* op = nullptr;
     std::vector<std::max_align_t> attrs;

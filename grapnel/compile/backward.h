@@ -12,6 +12,7 @@
 
 namespace grapnel {
 
+/// Backward passes inside this scope are recorded and compiled, hooks included.
 class CompiledBackward final : engine::PassRunner {
  public:
   explicit CompiledBackward(const CompileOptions& options = {});

@@ -18,6 +18,7 @@
 
 namespace grapnel {
 
+/// A compiled function: call it like the one it was made of.
 template <class F>
 class Compiled {
  public:

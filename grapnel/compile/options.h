@@ -22,6 +22,7 @@ enum class Numerics : uint8_t { exact, fast };
 /// kernel that cannot be made is interpreted.
 enum class OnFailure : uint8_t { fall_back, error };
 
+/// How a function or a backward pass is compiled.
 struct CompileOptions {
   Backend backend = Backend::fused;
   bool fullgraph = false;  ///< reading a value in the middle is an error

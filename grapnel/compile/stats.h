@@ -15,6 +15,7 @@ struct Reason {
   std::string str() const;
 };
 
+/// What compiling has done so far: graphs, hits, misses and breaks with their reasons.
 struct CompileStats {
   int64_t graphs = 0;       ///< compiled
   int64_t hits = 0;         ///< run from the cache

@@ -19,6 +19,7 @@
 
 namespace grapnel::data {
 
+/// How a loader makes batches.
 struct DataLoaderOptions {
   int64_t batch_size = 1;
   bool shuffle = false;
@@ -36,6 +37,7 @@ struct DataLoaderOptions {
 /// One pass over the data under way. Ends its workers when it goes, also in the middle.
 class Epoch {
  public:
+  /// Goes from batch to batch.
   class Iterator {
    public:
     using iterator_category = std::input_iterator_tag;
@@ -74,6 +76,7 @@ class Epoch {
   bool finished_ = false;
 };
 
+/// Batches of a data set, made ahead on threads, in an order that the seed decides.
 class DataLoader {
  public:
   DataLoader(DatasetPtr dataset, const DataLoaderOptions& options = {});

@@ -35,6 +35,7 @@ class FashionMNIST : public Dataset {
 /// A text cut into windows of characters: data i64 [block], target the same one character later.
 class TextCorpus : public Dataset {
  public:
+  /// How the text is cut.
   struct Options {
     int64_t block = 128;
     /// Characters from the beginning of one window to that of the next; 0 stands for `block`.

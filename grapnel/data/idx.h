@@ -11,11 +11,13 @@
 
 namespace grapnel::data {
 
+/// The numbers of an IDX file.
 struct IdxArray {
   std::vector<int64_t> sizes;
   std::vector<uint8_t> bytes;  ///< row-major
 };
 
+/// Reads an IDX file, compressed or not.
 IdxArray read_idx(const std::filesystem::path& path);
 
 }  // namespace grapnel::data

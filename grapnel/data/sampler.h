@@ -9,6 +9,7 @@
 
 namespace grapnel::data {
 
+/// The order in which samples are visited.
 class Sampler {
  public:
   virtual ~Sampler() = default;

@@ -11,6 +11,7 @@ namespace grapnel::dist {
 
 inline constexpr int64_t kMiB = 1048576;
 
+/// Which parameters share a bucket.
 struct BucketLayout {
   std::vector<std::vector<size_t>> buckets;  ///< indices of parameters
   /// The byte limit each bucket was filled up to; 0 for a sparse gradient.

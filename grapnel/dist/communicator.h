@@ -52,6 +52,7 @@ struct Operation {
 };
 using OperationPtr = std::shared_ptr<Operation>;
 
+/// What a backend has to offer: collectives between ranks.
 class Communicator {
  public:
   virtual ~Communicator() = default;

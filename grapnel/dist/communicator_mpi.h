@@ -5,6 +5,7 @@
 
 namespace grapnel::dist {
 
+/// How ranks over MPI run.
 struct MpiOptions {
   /// Ranks compare their calls before each collective, so that different ones are told apart
   /// instead of waiting for each other.

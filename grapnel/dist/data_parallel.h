@@ -22,6 +22,7 @@
 
 namespace grapnel::dist {
 
+/// How gradients are cut into buckets and reduced.
 struct DataParallelOptions {
   /// Buckets are sent when they have this many bytes; the first one earlier, so that communication
   /// begins early. If only the former is set, it holds for the first bucket, too.
@@ -52,6 +53,7 @@ struct DataParallelOptions {
   std::function<void(const ReducerEvent&)> on_event = {};
 };
 
+/// How a communication hook is registered.
 struct CommHookOptions {
   std::string name = {};
 };

@@ -101,6 +101,7 @@ extern thread_local std::function<void()>* progress_while_waiting;
 
 }  // namespace detail
 
+/// A value that is not there yet. Copies share it.
 template <class T>
 class Future {
  public:

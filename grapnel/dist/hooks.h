@@ -42,10 +42,12 @@ struct AllReduce : StatelessHook<AllReduce> {
   static constexpr std::string_view name = "allreduce";
   static Future<Tensor> run(GradBucket& bucket, const ProcessGroup& group);
 };
+/// Sends nothing.
 struct Noop : StatelessHook<Noop> {
   static constexpr std::string_view name = "noop";
   static Future<Tensor> run(GradBucket& bucket, const ProcessGroup& group);
 };
+/// Sends gradients in 16 bits.
 template <DType dtype>
 struct Compress : StatelessHook<Compress<dtype>> {
   static constexpr std::string_view name =
@@ -99,6 +101,7 @@ template <class... A>
 BucketHook fp16_wrapper(A... state_and_hook) {
   return detail::compress_around(DType::Float16, detail::bound(std::move(state_and_hook)...));
 }
+/// The same with bf16.
 template <class... A>
 BucketHook bf16_wrapper(A... state_and_hook) {
   return detail::compress_around(DType::BFloat16, detail::bound(std::move(state_and_hook)...));

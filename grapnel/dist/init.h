@@ -5,11 +5,13 @@
 
 namespace grapnel::dist {
 
+/// What carries messages between ranks.
 enum class Backend : uint8_t {
   automatic,  ///< MPI when mpirun or srun started this process, else threads
   threads,    ///< inside run_threads the group of its ranks, else a group of one
   mpi,
 };
+/// How ranks find each other.
 struct InitOptions {
   Backend backend = Backend::automatic;
   std::chrono::milliseconds timeout = kDefaultTimeout;

@@ -18,6 +18,7 @@
 
 namespace grapnel::dist {
 
+/// What uneven inputs divide by.
 struct JoinOptions {
   /// Without a hook, sums are divided by the number of all ranks, or else of those that still have
   /// inputs. Hooks divide by themselves.

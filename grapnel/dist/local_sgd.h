@@ -15,12 +15,14 @@ namespace grapnel::dist {
 
 namespace hooks {
 
+/// When that changes, and between whom.
 struct PostLocalSGDOptions {
   int64_t start_localSGD_iter = 0;
   /// Afterwards: whether gradients are still averaged within the subgroup, or stay as they are.
   bool post_local_gradient_allreduce = true;
 };
 
+/// What that has to remember.
 class PostLocalSGDState {
  public:
   /// Without a group, the wrapper's own is used; without a subgroup, the ranks of one machine.
@@ -39,6 +41,7 @@ class PostLocalSGDState {
   int64_t iter_ = 0;
 };
 
+/// Averages over all ranks at first, later within subgroups.
 struct PostLocalSGD {
   static constexpr std::string_view name = "post_local_sgd";
   Future<Tensor> operator()(PostLocalSGDState& state, GradBucket& bucket) const;
@@ -47,6 +50,7 @@ inline constexpr PostLocalSGD post_local_sgd;
 
 }  // namespace hooks
 
+/// When models are averaged.
 struct ModelAveragerOptions {
   int64_t period = 1;
   /// The same number as start_localSGD_iter.

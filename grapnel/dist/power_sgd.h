@@ -22,6 +22,7 @@
 
 namespace grapnel::dist::hooks {
 
+/// How much was saved.
 struct PowerSGDStats {
   int64_t iteration = 0, elements_before = 0, elements_after = 0;
   double rate() const {
@@ -31,6 +32,7 @@ struct PowerSGDStats {
   }
 };
 
+/// How thin, from when on, and what is kept.
 struct PowerSGDOptions {
   int64_t matrix_approximation_rank = 1;
   /// Until then gradients are averaged as they are. Must be 2 or more with error feedback or warm
@@ -53,6 +55,7 @@ struct PowerSGDOptions {
   std::function<void(const PowerSGDStats&)> on_report = {};
 };
 
+/// Errors and factors that are kept between steps.
 class PowerSGDState {
  public:
   /// Without a group, the wrapper's own is used.
@@ -85,6 +88,7 @@ class PowerSGDState {
   std::map<std::string, std::shared_ptr<Memory>> memories_;
 };
 
+/// Sends gradients as products of thin matrices.
 struct PowerSGD {
   static constexpr std::string_view name = "power_sgd";
   Future<Tensor> operator()(PowerSGDState& state, GradBucket& bucket) const;

@@ -13,6 +13,7 @@
 
 namespace grapnel::dist {
 
+/// How ranks in one process run.
 struct ThreadsOptions {
   std::chrono::milliseconds timeout = kDefaultTimeout;
   /// Ranks [0, n) are said to be on machine 0, the next n on machine 1 and so on; 0: all on one.

@@ -41,6 +41,7 @@ struct ClipNorm {
   std::string name() const;
 };
 
+/// Multiplies gradients by a factor.
 struct Scale {
   double factor;
   Tensor operator()(const Tensor& grad) const;

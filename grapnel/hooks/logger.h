@@ -61,6 +61,7 @@ class TensorBoardWriter : public LogWriter {
   std::unique_ptr<File> file_;
 };
 
+/// What is written down, and how often.
 struct GradientLoggerOptions {
   int64_t every = 1;       ///< steps from one entry to the next
   bool all_steps = false;  ///< an entry is about all steps since the one before, not its own alone

@@ -20,14 +20,17 @@
 
 namespace grapnel::hooks {
 
+/// What the guard looks at, and what it does.
 struct NanGuardOptions {
   /// Shown in messages, e.g. "rank 3 of 8".
   std::string rank = {};
   bool gradients = true;
 };
 
+/// Finds the first value that is not finite and says where it came from.
 class NanGuard {
  public:
+  /// What was found, and where.
   struct Report {
     std::string phase;  ///< "forward", "backward", "parameter" or "argument"
     std::string op;     ///< or the name of the parameter

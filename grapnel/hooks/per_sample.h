@@ -19,12 +19,14 @@
 
 namespace grapnel::hooks {
 
+/// Which layers are looked at.
 struct PerSampleNormsOptions {
   /// The loss is a mean over the batch, so that each example's own gradient is batch times what
   /// flows back.
   bool loss_is_mean = true;
 };
 
+/// Norms of the gradients of single examples.
 class PerSampleNorms {
  public:
   explicit PerSampleNorms(nn::Module& module, const PerSampleNormsOptions& options = {});

@@ -24,6 +24,7 @@ struct SavedHook {
   std::function<Tensor(const std::any&)> unpack;
 };
 
+/// Which saved tensors are packed.
 struct SavedHookOptions {
   /// Smaller tensors are kept as they are.
   int64_t min_bytes = 1 << 12;

@@ -19,13 +19,16 @@
 
 namespace grapnel::hooks {
 
+/// Which gradients are looked at.
 struct StatisticsOptions {
   int64_t bins = 0;  ///< 0: no histogram
   double low = -1, high = 1;
 };
 
+/// Counts, means, deviations and extremes of gradients.
 class Statistics {
  public:
+  /// The statistics of one gradient.
   struct Row {
     std::string name;
     int64_t calls = 0;     ///< gradients seen

@@ -25,6 +25,7 @@ using NamedTensors = OrderedDict<std::string, Tensor>;
 /// Free text beside the tensors.
 using TextMap = std::map<std::string, std::string>;
 
+/// The tensors of a file and the texts beside them.
 struct Safetensors {
   NamedTensors tensors{"Tensor"};
   TextMap metadata = {};
@@ -33,6 +34,7 @@ struct Safetensors {
 /// Tensors of any layout; undefined ones are refused.
 void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                       const TextMap& metadata = {}, Durable durable = Durable::yes);
+/// Reads all tensors of a file.
 Safetensors load_safetensors(const std::filesystem::path& path);
 /// The same from memory; `source` names it in messages.
 Safetensors parse_safetensors(std::span<const std::byte> bytes,

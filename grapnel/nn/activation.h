@@ -21,12 +21,19 @@ namespace grapnel::nn {
     Tensor forward(const Tensor& input) { return expression; } \
   };                                                           \
   GRAPNEL_MODULE(Name)
+/// tanh(x)
 GRAPNEL_ACTIVATION(Tanh, input.tanh());
+/// 1 / (1 + exp(-x))
 GRAPNEL_ACTIVATION(Sigmoid, input.sigmoid());
+/// x * sigmoid(x)
 GRAPNEL_ACTIVATION(SiLU, input.silu());
+/// x * tanh(softplus(x))
 GRAPNEL_ACTIVATION(Mish, input* softplus(input).tanh());
+/// log(sigmoid(x)), computed without overflow.
 GRAPNEL_ACTIVATION(LogSigmoid, -softplus(-input));
+/// x / (1 + |x|)
 GRAPNEL_ACTIVATION(Softsign, input / (1 + input.abs()));
+/// x limited to [0, 6].
 GRAPNEL_ACTIVATION(ReLU6, input.clamp(0, 6));
 /// Scaled so that activations keep mean 0 and variance 1 from layer to layer.
 GRAPNEL_ACTIVATION(SELU, 1.0507009873554804934193349852946 *
@@ -39,6 +46,7 @@ struct ReLUOptions {
   ReLUOptions(bool inplace = false) : inplace_(inplace) {}
   GRAPNEL_ARG(bool, inplace);
 };
+/// max(x, 0)
 class ReLUImpl : public Cloneable<ReLUImpl> {
  public:
   explicit ReLUImpl(const ReLUOptions& options_ = {}) : options(options_) {}
@@ -55,6 +63,7 @@ GRAPNEL_MODULE(ReLU);
 struct LeakyReLUOptions {
   GRAPNEL_ARG(double, negative_slope) = 0.01;
 };
+/// x where it is positive, negative_slope * x elsewhere.
 class LeakyReLUImpl : public Cloneable<LeakyReLUImpl> {
  public:
   explicit LeakyReLUImpl(const LeakyReLUOptions& options_ = {}) : options(options_) {}
@@ -71,6 +80,7 @@ GRAPNEL_MODULE(LeakyReLU);
 struct ELUOptions {
   GRAPNEL_ARG(double, alpha) = 1;
 };
+/// x where it is positive, alpha * (exp(x) - 1) elsewhere.
 class ELUImpl : public Cloneable<ELUImpl> {
  public:
   explicit ELUImpl(const ELUOptions& options_ = {}) : options(options_) {}
@@ -88,6 +98,7 @@ struct SoftplusOptions {
   GRAPNEL_ARG(double, beta) = 1;
   GRAPNEL_ARG(double, threshold) = 20;
 };
+/// A smooth ReLU: log(1 + exp(beta * x)) / beta.
 class SoftplusImpl : public Cloneable<SoftplusImpl> {
  public:
   explicit SoftplusImpl(const SoftplusOptions& options_ = {}) : options(options_) {}
@@ -108,6 +119,7 @@ struct HardtanhOptions {
   GRAPNEL_ARG(double, min_val) = -1;
   GRAPNEL_ARG(double, max_val) = 1;
 };
+/// x limited to [min_val, max_val].
 class HardtanhImpl : public Cloneable<HardtanhImpl> {
  public:
   explicit HardtanhImpl(const HardtanhOptions& options_ = {}) : options(options_) {}
@@ -126,6 +138,7 @@ struct GELUOptions {
   /// "none" or "tanh".
   GRAPNEL_ARG(std::string, approximate) = "none";
 };
+/// x * Phi(x)
 class GELUImpl : public Cloneable<GELUImpl> {
  public:
   explicit GELUImpl(const GELUOptions& options_ = {}) : options(options_) {}
@@ -180,6 +193,7 @@ struct SoftmaxOptions {
   GRAPNEL_ARG(int64_t, dim);
 };
 using LogSoftmaxOptions = SoftmaxOptions;
+/// exp(x) divided by its sum along `dim`.
 class SoftmaxImpl : public Cloneable<SoftmaxImpl> {
  public:
   explicit SoftmaxImpl(const SoftmaxOptions& options_) : options(options_) {}
@@ -193,6 +207,7 @@ class SoftmaxImpl : public Cloneable<SoftmaxImpl> {
   SoftmaxOptions options;
 };
 GRAPNEL_MODULE(Softmax);
+/// The logarithm of softmax along `dim`.
 class LogSoftmaxImpl : public Cloneable<LogSoftmaxImpl> {
  public:
   explicit LogSoftmaxImpl(const LogSoftmaxOptions& options_) : options(options_) {}

@@ -9,6 +9,7 @@
 
 namespace grapnel::nn {
 
+/// A module of any type, with any arguments.
 class AnyModule {
  public:
   AnyModule() = default;

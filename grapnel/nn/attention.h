@@ -28,6 +28,7 @@ struct MultiheadAttentionOptions {
   GRAPNEL_ARG(bool, batch_first) = false;
 };
 
+/// Attention with several heads and the projections around it.
 class MultiheadAttentionImpl : public Cloneable<MultiheadAttentionImpl> {
  public:
   explicit MultiheadAttentionImpl(const MultiheadAttentionOptions& options_);

@@ -15,6 +15,7 @@
 
 namespace grapnel::nn {
 
+/// Modules by position.
 class ModuleListImpl : public Cloneable<ModuleListImpl> {
  public:
   using Pointer = std::shared_ptr<Module>;
@@ -62,6 +63,7 @@ class ModuleListImpl : public Cloneable<ModuleListImpl> {
 };
 GRAPNEL_MODULE(ModuleList);
 
+/// Modules by name.
 class ModuleDictImpl : public Cloneable<ModuleDictImpl> {
  public:
   using Pointer = std::shared_ptr<Module>;

@@ -32,6 +32,7 @@ class ConvPadding {
   bool same_ = false;
 };
 
+/// Channels, kernel, and how it moves.
 template <size_t D>
 struct ConvOptions {
   ConvOptions(int64_t in_channels, int64_t out_channels, ExpandingArray<D> kernel_size)

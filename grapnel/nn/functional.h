@@ -8,6 +8,7 @@
 
 namespace grapnel::nn::functional {
 
+/// x with mean 0 and variance 1 in each group of channels.
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5);
 /// Without eps, the spacing of x's type at 1.
@@ -17,10 +18,12 @@ Tensor rms_norm(const Tensor& x, IntArrayRef normalized_shape, const Tensor& wei
 /// x [batch, channels, length]
 Tensor max_pool1d(const Tensor& x, int64_t kernel_size, std::optional<int64_t> stride = {},
                   int64_t padding = 0, int64_t dilation = 1, bool ceil_mode = false);
+/// The mean of each window.
 Tensor avg_pool1d(const Tensor& x, int64_t kernel_size, std::optional<int64_t> stride = {},
                   int64_t padding = 0, bool ceil_mode = false, bool count_include_pad = true);
 /// Pools the last dimensions to `output_size`, one number per dimension; -1 keeps a dimension.
 Tensor adaptive_avg_pool(const Tensor& x, IntArrayRef output_size);
+/// The same with the largest values.
 Tensor adaptive_max_pool(const Tensor& x, IntArrayRef output_size);
 
 /// Rows of `weight` [n, features] that `indices` names and whose norm is above max_norm are scaled
@@ -43,7 +46,9 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, Reduce reduction = Redu
 /// target * (log(target) - x), with x the logarithm of a probability. `batch_mean` divides the sum
 /// by the first size.
 enum class KLReduce : uint8_t { none, mean, sum, batch_mean };
+/// The reduction of the same name.
 constexpr KLReduce kl_reduce(Reduce reduction) { return static_cast<KLReduce>(reduction); }
+/// The divergence of Kullback and Leibler of log-probabilities from `target`.
 Tensor kl_div(const Tensor& x, const Tensor& target, KLReduce reduction = KLReduce::mean,
               bool log_target = false);
 

@@ -71,14 +71,23 @@ struct KLDivLossOptions {
     Name##Options options;                                                        \
   };                                                                              \
   GRAPNEL_MODULE(Name)
+/// The squared difference.
 GRAPNEL_LOSS(MSELoss);
+/// The absolute difference.
 GRAPNEL_LOSS(L1Loss);
+/// Minus the log-probability of the class `target`.
 GRAPNEL_LOSS(NLLLoss);
+/// log_softmax and NLLLoss in one.
 GRAPNEL_LOSS(CrossEntropyLoss);
+/// The cross entropy of two probabilities.
 GRAPNEL_LOSS(BCELoss);
+/// sigmoid and BCELoss in one, computed without overflow.
 GRAPNEL_LOSS(BCEWithLogitsLoss);
+/// Squared below `beta`, absolute above.
 GRAPNEL_LOSS(SmoothL1Loss);
+/// Half the square below `delta`, linear above.
 GRAPNEL_LOSS(HuberLoss);
+/// The divergence of Kullback and Leibler of log-probabilities from `target`.
 GRAPNEL_LOSS(KLDivLoss);
 #undef GRAPNEL_LOSS
 

@@ -28,6 +28,8 @@ namespace grapnel::nn {
 template <class Contained>
 class ModuleHolder;
 
+/// Base of layers and networks: parameters, buffers, submodules, hooks, and the state that is
+/// saved.
 class Module : public std::enable_shared_from_this<Module> {
  public:
   using NamedTensors = OrderedDict<std::string, Tensor>;
@@ -226,10 +228,12 @@ std::vector<HookInfo> hooks_of(const Module& module);
 using TensorRegistrationFn = std::function<Tensor(Module&, const std::string& name, const Tensor&)>;
 using ModuleRegistrationFn = std::function<std::shared_ptr<Module>(Module&, const std::string& name,
                                                                    const std::shared_ptr<Module>&)>;
+/// Hooks that see every parameter, buffer or submodule that is registered.
 struct RegistrationHooks {
   HookList<TensorRegistrationFn> parameter, buffer;
   HookList<ModuleRegistrationFn> module;
 };
+/// The hooks that see what is registered, of all modules.
 RegistrationHooks& registration_hooks();
 
 namespace detail {
@@ -255,18 +259,21 @@ std::function<T(Module&, const std::string&, const T&)> make_registration_hook(F
 }
 }  // namespace detail
 
+/// Sees every parameter that is registered, and may replace it.
 template <class F>
 HookHandle register_module_parameter_registration_hook(F&& hook, ModuleHookOptions o = {}) {
   return registration_hooks().parameter.add(
       detail::make_registration_hook<Tensor>(std::forward<F>(hook)), std::move(o.name), o.site,
       o.prepend);
 }
+/// Sees every buffer that is registered, and may replace it.
 template <class F>
 HookHandle register_module_buffer_registration_hook(F&& hook, ModuleHookOptions o = {}) {
   return registration_hooks().buffer.add(
       detail::make_registration_hook<Tensor>(std::forward<F>(hook)), std::move(o.name), o.site,
       o.prepend);
 }
+/// Sees every submodule that is registered, and may replace it.
 template <class F>
 HookHandle register_module_module_registration_hook(F&& hook, ModuleHookOptions o = {}) {
   return registration_hooks().module.add(

@@ -32,11 +32,13 @@ namespace grapnel::nn {
 
 class Module;
 
+/// How a hook of a module is registered.
 struct ModuleHookOptions {
   std::string name = {};
   bool prepend = false;
   std::source_location site = std::source_location::current();
 };
+/// How a forward hook is registered.
 struct ForwardHookOptions {
   std::string name = {};
   bool prepend = false;
@@ -45,6 +47,7 @@ struct ForwardHookOptions {
   bool always_call = false;
   std::source_location site = std::source_location::current();
 };
+/// How a backward hook is registered.
 struct BackwardHookOptions {
   std::string name = {};
   bool prepend = false;
@@ -65,24 +68,30 @@ struct ForwardHook {
   std::function<void(Module&, const Args&, const Kwargs&, Value& result)> call;
   bool always_call = false;
 };
+/// A backward pre-hook in its general form.
 struct BackwardPreHook {
   std::function<ListHookResult(Module&, const variable_list& grad_output)> call;
 };
+/// A backward hook in its general form.
 struct BackwardHook {
   std::function<ListHookResult(Module&, const variable_list& grad_input,
                                const variable_list& grad_output)>
       call;
   bool after_parameters = false;
 };
+/// A hook before saving, in its general form.
 struct StateDictPreHook {
   std::function<void(Module&, const std::string& prefix, bool keep_vars)> call;
 };
+/// A hook after saving, in its general form.
 struct StateDictPostHook {
   std::function<void(Module&, StateDict&, const std::string& prefix, Metadata&)> call;
 };
+/// A hook before loading, in its general form.
 struct LoadPreHook {
   std::function<void(Module&, LoadContext&)> call;
 };
+/// A hook after loading, in its general form.
 struct LoadPostHook {
   std::function<void(Module&, IncompatibleKeys&)> call;
 };
@@ -114,6 +123,7 @@ struct ModuleHooks {
     fn(HookKind::load_state_dict_post, self.load_post);
   }
 };
+/// The hooks of all modules.
 ModuleHooks& global_module_hooks();
 
 /// The global hooks of a kind, then the module's own, as they are now.
@@ -272,22 +282,26 @@ auto make_silent_hook(F&& hook) {
 
 // --- Global hooks, called for every module ---
 
+/// A forward pre-hook of all modules.
 template <class F>
 HookHandle register_module_forward_pre_hook(F&& hook, ModuleHookOptions o = {}) {
   return global_module_hooks().forward_pre.add(detail::make_forward_pre_hook(std::forward<F>(hook)),
                                                std::move(o.name), o.site, o.prepend);
 }
+/// A forward hook of all modules.
 template <class F>
 HookHandle register_module_forward_hook(F&& hook, ForwardHookOptions o = {}) {
   return global_module_hooks().forward.add(
       detail::make_forward_hook(std::forward<F>(hook), o.always_call), std::move(o.name), o.site,
       o.prepend);
 }
+/// A backward pre-hook of all modules.
 template <class F>
 HookHandle register_module_full_backward_pre_hook(F&& hook, ModuleHookOptions o = {}) {
   return global_module_hooks().backward_pre.add(
       detail::make_backward_pre_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
 }
+/// A backward hook of all modules.
 template <class F>
 HookHandle register_module_full_backward_hook(F&& hook, BackwardHookOptions o = {}) {
   return global_module_hooks().backward.add(

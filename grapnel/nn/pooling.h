@@ -20,6 +20,7 @@ struct MaxPoolOptions {
   GRAPNEL_ARG(ExpandingArray<D>, dilation) = 1;
   GRAPNEL_ARG(bool, ceil_mode) = false;
 };
+/// The stride is the kernel's size unless told otherwise.
 template <size_t D>
 struct AvgPoolOptions {
   AvgPoolOptions(ExpandingArray<D> kernel_size) : kernel_size_(kernel_size), stride_(kernel_size) {}
@@ -57,13 +58,21 @@ using AdaptiveMaxPool2dOptions = AdaptivePoolOptions<2>;
     Name##Options options;                                                           \
   };                                                                                 \
   GRAPNEL_MODULE(Name)
+/// The largest value of each window.
 GRAPNEL_POOL(MaxPool1d, 1);
+/// The largest value of each window.
 GRAPNEL_POOL(MaxPool2d, 2);
+/// The mean of each window.
 GRAPNEL_POOL(AvgPool1d, 1);
+/// The mean of each window.
 GRAPNEL_POOL(AvgPool2d, 2);
+/// Means of windows that give the size asked for.
 GRAPNEL_POOL(AdaptiveAvgPool1d, 1);
+/// Means of windows that give the size asked for.
 GRAPNEL_POOL(AdaptiveAvgPool2d, 2);
+/// Largest values of windows that give the size asked for.
 GRAPNEL_POOL(AdaptiveMaxPool1d, 1);
+/// Largest values of windows that give the size asked for.
 GRAPNEL_POOL(AdaptiveMaxPool2d, 2);
 #undef GRAPNEL_POOL
 

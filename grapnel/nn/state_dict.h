@@ -15,6 +15,7 @@ namespace grapnel::nn {
 /// Facts about one module, such as `version`.
 using Metadata = std::map<std::string, Value>;
 
+/// Names and tensors of a module, as they are saved.
 class StateDict : public OrderedDict<std::string, Tensor> {
  public:
   StateDict() : OrderedDict("Entry") {}

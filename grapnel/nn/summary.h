@@ -11,7 +11,9 @@
 
 namespace grapnel::nn {
 
+/// A table of a network: layers, shapes, numbers of parameters.
 struct ModuleSummary {
+  /// One layer.
   struct Row {
     std::string path;   ///< "" for the model itself
     std::string layer;  ///< as the module prints itself
@@ -25,6 +27,7 @@ struct ModuleSummary {
   int64_t bytes = 0;  ///< parameters and buffers
 };
 
+/// Runs a network once and describes its layers.
 ModuleSummary summary(Module& module);
 std::ostream& operator<<(std::ostream& out, const ModuleSummary& summary);
 

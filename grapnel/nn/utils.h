@@ -10,6 +10,7 @@
 
 namespace grapnel::nn::utils {
 
+/// The kind of norm, and what happens if it is not finite.
 struct ClipNormOptions {
   double norm_type = 2;             ///< infinity for the largest element
   bool error_if_nonfinite = false;  ///< looks at the norm, and fails if it is NaN or infinite

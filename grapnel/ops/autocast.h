@@ -23,6 +23,7 @@
 
 namespace grapnel {
 
+/// Inside this scope products and convolutions are computed in a shorter type.
 class Autocast {
  public:
   /// kBFloat16 or kFloat16; kFloat32 switches casting off, for a region inside another scope.

@@ -198,6 +198,7 @@ variable_list call_declared(const DeclaredHook& hook, const variable_list& argum
 /// same, and an Error names it if it records anything else than it did the first time. 0: never.
 /// The default comes from GRAPNEL_AUDIT_HOOKS.
 void set_hook_audit(int64_t every);
+/// Whether declared hooks are recorded again now and then to check what they declare.
 int64_t hook_audit();
 
 // --- the rest is templates ---

@@ -21,8 +21,11 @@ Tensor tensor(const NestedValues& values, const TensorOptions& options = {});
 
 /// Uninitialised memory.
 Tensor empty(IntArrayRef sizes, const TensorOptions& options = {});
+/// Uninitialised memory with the strides named.
 Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, const TensorOptions& options = {});
+/// Zeros.
 Tensor zeros(IntArrayRef sizes, const TensorOptions& options = {});
+/// Ones.
 Tensor ones(IntArrayRef sizes, const TensorOptions& options = {});
 /// Unless told otherwise the type follows `value`, as in tensor().
 Tensor full(IntArrayRef sizes, const Scalar& value, const TensorOptions& options = {});
@@ -59,17 +62,24 @@ Tensor randperm(int64_t n, std::optional<Generator> generator, const TensorOptio
 
 /// Contiguous tensors with the shape of `x`, and its type unless told otherwise.
 Tensor empty_like(const Tensor& x, const TensorOptions& options = {});
+/// Zeros in the shape of `x`.
 Tensor zeros_like(const Tensor& x, const TensorOptions& options = {});
+/// Ones in the shape of `x`.
 Tensor ones_like(const Tensor& x, const TensorOptions& options = {});
+/// `value` in the shape of `x`.
 Tensor full_like(const Tensor& x, const Scalar& value, const TensorOptions& options = {});
+/// Uniform in [0, 1), in the shape of `x`.
 Tensor rand_like(const Tensor& x, const TensorOptions& options = {});
+/// Normal, in the shape of `x`.
 Tensor randn_like(const Tensor& x, const TensorOptions& options = {});
+/// Whole numbers in [low, high), in the shape of `x`.
 Tensor randint_like(const Tensor& x, int64_t high, const TensorOptions& options = {});
 Tensor randint_like(const Tensor& x, int64_t low, int64_t high, const TensorOptions& options = {});
 
 /// A tensor over the caller's memory, which must live as long as the tensor and its views;
 /// `deleter` runs after the last.
 using Deleter = std::function<void(void*)>;
+/// A tensor over memory of the caller; see Deleter for how long that has to live.
 Tensor from_blob(void* data, IntArrayRef sizes, const TensorOptions& options = {});
 Tensor from_blob(void* data, IntArrayRef sizes, const Deleter& deleter,
                  const TensorOptions& options = {});

@@ -52,6 +52,7 @@ class Generator {
 /// The one that `rand` and friends use when none is given. Its seed is always the same until
 /// manual_seed changes it.
 Generator& default_generator();
+/// Seeds the default generator, so that what follows draws the same numbers in every run.
 void manual_seed(uint64_t seed);
 
 }  // namespace grapnel

@@ -106,6 +106,8 @@ class Opaque {
  private:
   std::shared_ptr<F> f_;
 };
+/// Marks a hook or function as opaque: compiled code calls it when it runs instead of recording
+/// what it computes.
 template <class F>
 auto opaque(F&& f) {
   return Opaque<std::decay_t<F>>(std::forward<F>(f));

@@ -34,6 +34,7 @@ struct AdagradParamState : StateOf<AdagradParamState> {
   }
 };
 
+/// Steps scaled by the sum of squared gradients.
 class Adagrad final : public OptimizerOf<AdagradOptions, AdagradParamState> {
  public:
   explicit Adagrad(std::vector<Tensor> params, const AdagradOptions& defaults = {})

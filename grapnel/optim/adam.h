@@ -77,6 +77,7 @@ struct AdamParamState : StateOf<AdamParamState> {
   }
 };
 
+/// Adam: steps scaled by running means of gradients and their squares.
 class Adam final : public OptimizerOf<AdamOptions, AdamParamState> {
  public:
   explicit Adam(std::vector<Tensor> params, const AdamOptions& defaults = AdamOptions())
@@ -90,6 +91,7 @@ class Adam final : public OptimizerOf<AdamOptions, AdamParamState> {
                 AdamParamState& state) override;
 };
 
+/// Adam with weight decay apart from the gradient.
 class AdamW final : public OptimizerOf<AdamWOptions, AdamParamState> {
  public:
   explicit AdamW(std::vector<Tensor> params, const AdamWOptions& defaults = AdamWOptions())

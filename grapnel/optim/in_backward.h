@@ -18,6 +18,7 @@
 
 namespace grapnel::optim {
 
+/// What happens to a gradient once its parameter was stepped.
 struct StepInBackwardOptions {
   /// A parameter is stepped with every n-th gradient; those before are added up in grad().
   int64_t accumulate = 1;

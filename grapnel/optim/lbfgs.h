@@ -14,6 +14,7 @@
 
 namespace grapnel::optim {
 
+/// Steps, history and line search.
 class LBFGSOptions : public OptionsOf<LBFGSOptions> {
  public:
   LBFGSOptions(double lr = 1) : lr_(lr) {}

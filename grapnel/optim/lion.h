@@ -32,6 +32,7 @@ struct LionParamState : StateOf<LionParamState> {
   static void visit(auto&& self, auto&& v) { v("exp_avg", self.exp_avg); }
 };
 
+/// Steps by the sign of a running mean.
 class Lion final : public OptimizerOf<LionOptions, LionParamState> {
  public:
   explicit Lion(std::vector<Tensor> params, const LionOptions& defaults = {})

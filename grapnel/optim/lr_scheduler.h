@@ -18,6 +18,7 @@
 
 namespace grapnel::optim {
 
+/// Base of schedules: sets the learning rate of an optimiser step by step.
 class LRScheduler {
  public:
   virtual ~LRScheduler() = default;
@@ -152,6 +153,7 @@ class CosineAnnealingLR : public LRScheduler {
   double eta_min_;
 };
 
+/// The shape of the cycle.
 struct OneCycleOptions {
   double pct_start = 0.3;  ///< share of the steps that goes up
   bool linear = false;     ///< straight lines instead of half cosines
@@ -192,8 +194,11 @@ class SequentialLR : public LRScheduler {
   std::vector<int64_t> milestones_;
 };
 
+/// Whether less or more is better.
 enum class PlateauMode : uint8_t { min, max };
+/// Whether the threshold is a share or a difference.
 enum class ThresholdMode : uint8_t { rel, abs };
+/// When a plateau is one.
 struct PlateauOptions {
   PlateauMode mode = PlateauMode::min;  ///< whether small or large metrics are good
   double factor = 0.1;

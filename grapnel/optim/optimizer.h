@@ -45,6 +45,7 @@ class OptimizerOptions {
   virtual void validate() const = 0;
 };
 
+/// Parameters that share options.
 class OptimizerParamGroup {
  public:
   /// Without options the group takes the optimiser's defaults.
@@ -84,6 +85,7 @@ class OptimizerParamState {
 /// Everything needed to go on where an optimiser stopped. Parameters go by number, counted through
 /// the groups.
 struct OptimizerStateDict {
+  /// Options and parameters of one group.
   struct Group {
     std::map<std::string, Scalar> options;
     std::vector<int64_t> params;
@@ -92,6 +94,7 @@ struct OptimizerStateDict {
   std::vector<Group> param_groups;
 };
 
+/// Base of optimisers: parameter groups, state, hooks around a step.
 class Optimizer {
  public:
   /// Computes the loss anew, gradients included; returns it.
@@ -180,6 +183,7 @@ class Optimizer {
   virtual bool fits(const std::string& name, const Tensor& saved, const Tensor& param) const;
 
  private:
+  /// A parameter, its group and its state.
   struct Slot {
     size_t group;
     size_t number;
@@ -204,6 +208,7 @@ HookHandle register_optimizer_step_pre_hook(F&& hook, OptimizerHookOptions o = {
   return global_optimizer_hooks().step_pre.add(detail::make_step_pre_hook(std::forward<F>(hook)),
                                                std::move(o.name), o.site, o.prepend);
 }
+/// A hook after the steps of all optimisers.
 template <class F>
 HookHandle register_optimizer_step_post_hook(F&& hook, OptimizerHookOptions o = {}) {
   return global_optimizer_hooks().step_post.add(detail::make_plain_hook(std::forward<F>(hook)),

@@ -16,6 +16,7 @@ namespace grapnel::optim {
 class Optimizer;
 struct OptimizerStateDict;
 
+/// How a hook of an optimiser is registered.
 struct OptimizerHookOptions {
   std::string name = {};
   bool prepend = false;
@@ -28,11 +29,13 @@ using PlainHook = std::function<void(Optimizer&)>;
 /// May change or replace the dict.
 using DictHook = std::function<void(Optimizer&, OptimizerStateDict&)>;
 
+/// The hooks of an optimiser.
 struct OptimizerHooks {
   HookList<StepPreHook> step_pre;
   HookList<PlainHook> step_post, save_pre, load_post;
   HookList<DictHook> save_post, load_pre;
 };
+/// The hooks of all optimisers.
 OptimizerHooks& global_optimizer_hooks();
 
 namespace detail {

@@ -58,6 +58,7 @@ class StateOf : public OptimizerParamState {
   }
 };
 
+/// What optimisers with options and state of their own types share.
 template <class Options, class State>
 class OptimizerOf : public Optimizer {
  public:

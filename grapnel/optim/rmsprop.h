@@ -39,6 +39,7 @@ struct RMSpropParamState : StateOf<RMSpropParamState> {
   }
 };
 
+/// Steps scaled by a running mean of squared gradients.
 class RMSprop final : public OptimizerOf<RMSpropOptions, RMSpropParamState> {
  public:
   explicit RMSprop(std::vector<Tensor> params, const RMSpropOptions& defaults = {})

@@ -30,6 +30,7 @@ struct SGDParamState : StateOf<SGDParamState> {
   static void visit(auto&& self, auto&& v) { v("momentum_buffer", self.momentum_buffer); }
 };
 
+/// Gradient descent, with momentum if asked for.
 class SGD final : public OptimizerOf<SGDOptions, SGDParamState> {
  public:
   using OptimizerOf::OptimizerOf;

@@ -10,6 +10,7 @@
 
 namespace grapnel {
 
+/// The types of elements.
 enum class DType : uint8_t { Bool, UInt8, Int32, Int64, Float16, BFloat16, Float32, Float64 };
 using ScalarType = DType;
 inline constexpr int kDTypeCount = 8;
@@ -23,10 +24,12 @@ inline constexpr DType kBFloat16 = DType::BFloat16;
 inline constexpr DType kFloat32 = DType::Float32, kFloat = DType::Float32;
 inline constexpr DType kFloat64 = DType::Float64, kDouble = DType::Float64;
 
+/// Bytes of one element.
 constexpr size_t element_size(DType t) {
   constexpr uint8_t sizes[] = {1, 1, 4, 8, 2, 2, 4, 8};
   return sizes[static_cast<int>(t)];
 }
+/// Whether a type has fractions.
 constexpr bool is_floating(DType t) { return t >= DType::Float16; }
 
 /// Short name used in graphs and messages: f32, bf16, i64, bool.
@@ -41,13 +44,16 @@ bool can_cast(DType from, DType to);
 /// The type arithmetic is done in. Narrow types are widened on load and rounded once on store, so
 /// every kernel exists for three types only, and fused code knows exactly where to round.
 enum class Compute : uint8_t { F32, F64, I64 };
+/// The type that arithmetic on a type is done in.
 constexpr Compute compute_type(DType t) {
   return t == DType::Float64 ? Compute::F64 : is_floating(t) ? Compute::F32 : Compute::I64;
 }
+/// The type of elements that a C++ type stands for.
 constexpr DType dtype_of(Compute c) {
   return c == Compute::F64 ? DType::Float64 : c == Compute::F32 ? DType::Float32 : DType::Int64;
 }
 
+/// The type of elements that a C++ type stands for.
 template <class T>
 struct DTypeOf;
 template <>
@@ -89,7 +95,7 @@ struct DTypeOf<double> {
 template <class T>
 inline constexpr DType dtype_v = DTypeOf<T>::value;
 
-/// Calls fn.template operator()<T>() with the C++ type of `t`.
+/// Calls `fn` with the C++ type of `t` as its template argument.
 template <class Fn>
 decltype(auto) visit_dtype(DType t, Fn&& fn) {
   switch (t) {
@@ -107,9 +113,12 @@ decltype(auto) visit_dtype(DType t, Fn&& fn) {
 
 /// float unless changed; the type of `tensor({0.5})`, `rand` and friends.
 DType get_default_dtype();
+/// The type that factories and numbers take unless told otherwise.
 void set_default_dtype(DType t);
 
+/// The kinds of devices.
 enum class DeviceType : uint8_t { CPU };
+/// Where memory lies.
 struct Device {
   DeviceType type = DeviceType::CPU;
   int8_t index = 0;

@@ -96,6 +96,7 @@ class HookHandle {
   void remove() {
     if (auto owner = owner_.lock()) owner->remove_hook(id_);
   }
+  /// Marks that a hook is removed from graphs that exist, too.
   struct Now {};
   static constexpr Now now{};
   /// `handle.remove(HookHandle::now)` also stops a module's backward hook for graphs made before,

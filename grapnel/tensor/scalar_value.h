@@ -11,6 +11,7 @@
 
 namespace grapnel {
 
+/// One number of any type: integer, floating or boolean.
 class Scalar {
  public:
   Scalar() : Scalar(0) {}

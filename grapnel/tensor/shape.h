@@ -109,6 +109,7 @@ std::ostream& operator<<(std::ostream& out, IntArrayRef s);
 
 /// Product of the sizes; fails when it or a size does not fit.
 int64_t checked_numel(IntArrayRef sizes, const char* what);
+/// Row-major strides.
 Shape contiguous_strides(const Shape& sizes);
 /// The common shape of two, by PyTorch's broadcasting; `what` names the op in the error.
 Shape broadcast_shapes(const Shape& a, const Shape& b, const char* what);

@@ -33,6 +33,8 @@ class TensorAccessor;
 class TensorIndex;
 using TensorPair = std::tuple<Tensor, Tensor>;
 
+/// A counted handle of a view (shape, strides, type) of shared storage, maybe with a place in the
+/// backward graph.
 class Tensor {
  public:
   Tensor() = default;

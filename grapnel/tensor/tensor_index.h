@@ -34,6 +34,8 @@ struct Slice {
 
 }  // namespace indexing
 
+/// What may stand in `x.index({...})`: a position, a Slice, an ellipsis, None, a tensor of
+/// positions or a mask.
 class TensorIndex {
  public:
   using Value = std::variant<std::nullopt_t, indexing::EllipsisIndexType, int64_t, bool,

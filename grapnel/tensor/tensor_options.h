@@ -7,6 +7,7 @@
 
 namespace grapnel {
 
+/// Type, device and whether a gradient is required, for functions that make tensors.
 class TensorOptions {
  public:
   TensorOptions() = default;
@@ -38,7 +39,9 @@ class TensorOptions {
 
 /// `ones({2, 2}, requires_grad())`: a leaf that wants a gradient.
 inline TensorOptions requires_grad(bool on = true) { return TensorOptions().requires_grad(on); }
+/// Options that name a type.
 inline TensorOptions dtype(DType t) { return TensorOptions().dtype(t); }
+/// Options that name a device.
 inline TensorOptions device(Device d) { return TensorOptions().device(d); }
 
 }  // namespace grapnel

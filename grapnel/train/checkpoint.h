@@ -77,6 +77,7 @@ class Checkpoint {
  private:
   using Save = std::function<void(io::Archive&)>;
   using Load = std::function<void(const io::Archive&)>;
+  /// One thing that is saved.
   struct Part {
     std::string name;
     Save save;
@@ -103,6 +104,7 @@ class Checkpoint {
 
 /// One module, optimiser or tensor in a file of its own, as LibTorch's torch::save and torch::load.
 void save(nn::Module& module, const std::filesystem::path& path);
+/// Reads what `save` wrote.
 void load(nn::Module& module, const std::filesystem::path& path);
 void save(const Tensor& tensor, const std::filesystem::path& path);
 void load(Tensor& tensor, const std::filesystem::path& path);

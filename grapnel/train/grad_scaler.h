@@ -22,6 +22,7 @@
 
 namespace grapnel {
 
+/// The first factor and how it changes.
 struct GradScalerOptions {
   double init_scale = 65536;
   double growth_factor = 2;
@@ -30,6 +31,7 @@ struct GradScalerOptions {
   bool enabled = true;             ///< false: everything passes through
 };
 
+/// Scales the loss so that f16 gradients neither vanish nor overflow.
 class GradScaler {
  public:
   explicit GradScaler(const GradScalerOptions& options = {});

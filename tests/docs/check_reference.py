@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""The API reference is complete: Doxygen has nothing to complain about, and every public class, enum and function has a description.
+
+    tests/docs/check_reference.py [build folder]
+
+What is made by a macro from the lists of ops cannot carry a comment of its own; it has to stand on the page docs/operations.md.
+"""
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Names whose owner is what has to be described: a holder and its module, options and state.
+OWNED = re.compile(r"(Impl|Options|ParamState)$")
+
+
+def text_of(element):
+    return "".join(element.itertext()).strip() if element is not None else ""
+
+
+def described(element):
+    return bool(text_of(element.find("briefdescription")) or text_of(element.find("detaileddescription")))
+
+
+def entries(folder):
+    """(kind, name) -> whether any of its declarations has a description."""
+    found = collections.defaultdict(bool)
+    for path in folder.glob("*.xml"):
+        for compound in ElementTree.parse(path).getroot().iter("compounddef"):
+            name = compound.findtext("compoundname")
+            if compound.get("kind") in ("class", "struct"):
+                found["class", re.sub(r"<.*", "", name).strip()] |= described(compound)
+            if compound.get("kind") == "namespace":
+                for member in compound.iter("memberdef"):
+                    if member.get("kind") in ("function", "enum"):
+                        found[member.get("kind"), f"{name}::{member.findtext('name')}"] |= described(member)
+    return found
+
+
+def listed_ops():
+    """Names that the macros of op_list.h make functions of."""
+    return set(re.findall(r"X\((\w+), \w+\)", (ROOT / "grapnel/tensor/op_list.h").read_text()))
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        config = (ROOT / "docs/Doxyfile").read_text() + f"\nOUTPUT_DIRECTORY = {folder}\nWARN_LOGFILE = {folder}/warnings\nGENERATE_HTML = NO\n"
+        subprocess.run(["doxygen", "-"], input=config, text=True, cwd=ROOT, check=True)
+        problems = pathlib.Path(folder, "warnings").read_text().splitlines()
+        found = entries(pathlib.Path(folder, "xml"))
+
+    page = set(re.findall(r"`(\w+)`", (ROOT / "docs/operations.md").read_text()))
+    ops = listed_ops()
+    problems += [f"docs/operations.md does not name {op}" for op in sorted(ops - page)]
+    names = {name.rsplit("::", 1)[-1] for _, name in found}
+    problems += [f"{op} has no entry" for op in sorted(ops - names)]
+    good = 0
+    for (kind, name), is_described in sorted(found.items()):
+        owner = OWNED.sub("", name)
+        last = name.rsplit("::", 1)[-1]
+        if (is_described or found.get((kind, owner)) or found.get((kind, owner + "Impl")) or last.startswith("operator")
+                or (kind == "function" and last in ops | {owner.rsplit("::", 1)[-1] for k, owner in found if k == "class"})):
+            good += 1
+        else:
+            problems.append(f"{kind} {name} has no description")
+    if len(found) < 400:
+        problems.append(f"only {len(found)} entries were found")
+    for problem in problems:
+        print(problem)
+    print(f"{good} passed, {len(problems)} failed")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
