@@ -69,6 +69,17 @@ def the_command(prefix, folder, compiler):
     return run(prefix / "bin" / "grapnel", "doctor")
 
 
+def printers(prefix):
+    """gdb finds how to show values: by itself beside a shared library, else under one name everywhere."""
+    found = sorted(str(path.relative_to(prefix)) for path in (prefix / "share").rglob("*.py"))
+    for library in {path.resolve() for path in prefix.rglob("libgrapnel.so")}:
+        beside = pathlib.Path("share/gdb/auto-load", *library.parts[1:-1], f"{library.name}-gdb.py")
+        if str(beside) not in found:
+            raise RuntimeError(f"no {beside} among {found}")
+    if "share/grapnel/gdb_printers.py" not in found:
+        raise RuntimeError(f"no gdb_printers.py among {found}")
+
+
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     settings = cache_of(build)
@@ -99,6 +110,12 @@ def main():
                 except RuntimeError as error:
                     print(f"{variant}, {way.__name__}: {error}")
                     failed += 1
+            try:
+                printers(prefix)
+                passed += 1
+            except RuntimeError as error:
+                print(f"{variant}: {error}")
+                failed += 1
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
