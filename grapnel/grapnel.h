@@ -1,6 +1,10 @@
 /// Grapnel: automatic differentiation whose hooks compile. The umbrella: includes and nothing else.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "Grapnel needs C++20: compile with -std=c++20 (CMake: set(CMAKE_CXX_STANDARD 20))."
+#endif
+
 #include "grapnel/autograd/accumulate.h"
 #include "grapnel/autograd/anomaly.h"
 #include "grapnel/autograd/checkpoint.h"

@@ -9,6 +9,10 @@
 /// nowhere else. docs/porting-from-libtorch.md lists what is offered, what differs and why.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "Grapnel needs C++20: compile with -std=c++20 (CMake: set(CMAKE_CXX_STANDARD 20))."
+#endif
+
 #include "grapnel/compat/at.h"
 #include "grapnel/compat/autograd.h"
 #include "grapnel/compat/c10.h"

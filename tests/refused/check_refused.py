@@ -39,6 +39,8 @@ CASES = [
     ("a branch on a lifted number", "Lifted k; if (k > 1) {}", "deleted function"),
     ("a tensor in a condition", "if (x) {}", "deleted function"),
 ]
+# What programs include first.
+HEADERS = ["grapnel/grapnel.h", "grapnel/compat/torch.h"]
 PROGRAM = """#include <grapnel/grapnel.h>
 using namespace grapnel;
 void use(Tensor x, NodePtr n, dist::DataParallelModule& d) {{ (void)n; (void)d; {} }}
@@ -62,7 +64,15 @@ def main():
         if not good:
             failed += 1
             print(f"{what}: expected {message or 'no error'}, got\n{run.stderr[:2000]}")
-    print(f"{len(CASES) - failed} passed, {failed} failed")
+    # An older standard is the first thing the compiler speaks of, not the hundredth.
+    command[1] = "-std=c++17"
+    for header in HEADERS:
+        run = subprocess.run(command, input=f"#include <{header}>\n", capture_output=True, text=True, check=False)
+        errors = [line for line in run.stderr.splitlines() if "error" in line]
+        if not errors or "Grapnel needs C++20" not in errors[0]:
+            failed += 1
+            print(f"{header} below C++20: {errors[:2]}")
+    print(f"{len(CASES) + len(HEADERS) - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 
