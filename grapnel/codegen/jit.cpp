@@ -316,6 +316,14 @@ std::shared_ptr<const Kernel> kernel_for(const BlockProgram& program, Compile wh
   return kernel;
 }
 
+std::string ir_of(const BlockProgram& program, base::Isa isa) {
+  const LlvmModule& module = llvm_module();
+  check(module.api != nullptr, module.problem);
+  std::string text, problem;
+  check(module.api->print(view(program), isa, into(text), into(problem)), problem);
+  return text;
+}
+
 JitStats jit_stats() {
   const std::lock_guard lock(jit().mutex);
   return jit().stats;

@@ -76,6 +76,10 @@ struct JitStats {
 };
 JitStats jit_stats();
 
+/// A program as LLVM's text for an instruction set that this processor need not have; throws what
+/// kept it from being made.
+std::string ir_of(const BlockProgram& program, base::Isa isa);
+
 // --- for tests ---
 
 /// Forgets all kernels (those in use live on) once they are made, and sets the statistics to zero.

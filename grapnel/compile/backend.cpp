@@ -3,6 +3,7 @@
 
 #include "grapnel/base/log.h"
 #include "grapnel/codegen/jit.h"
+#include "grapnel/compile/dump.h"
 #include "grapnel/compile/executable.h"
 #include "grapnel/compile/inherit.h"
 #include "grapnel/compile/memory.h"
@@ -88,6 +89,8 @@ class Planned final : public Executable {
       epilogues += g.product ? 1 : 0;
       kernels_.push_back(make_kernel(g.program, on_failure));
     }
+    if (std::ostream* out = dump_stream()) [[unlikely]]
+      dump(*out, trace, simplified_, plan_);
   }
 
   void run(Trace& trace, RunCounts& counts) const override {

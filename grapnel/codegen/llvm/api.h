@@ -14,7 +14,7 @@
 namespace grapnel::codegen {
 
 /// Changes with every change of this file, of BlockProgram::Step, BlockFn or the lists of ops.
-inline constexpr uint32_t kLlvmApiVersion = 5;
+inline constexpr uint32_t kLlvmApiVersion = 6;
 inline constexpr char kLlvmApiSymbol[] = "grapnel_llvm_api";
 
 /// A BlockProgram without its containers.
@@ -44,6 +44,8 @@ struct LlvmApi {
 
   /// Machine code of a program, as an object file. False: the error is what went wrong.
   bool (*compile)(const ProgramView& program, base::Isa isa, Sink object, Sink error);
+  /// The same program as LLVM's text, before anything that depends on the processor is done to it.
+  bool (*print)(const ProgramView& program, base::Isa isa, Sink text, Sink error);
   /// Brings an object into memory; heavy ops in it call the kernels of `table`. The handle ends in
   /// `unlink`.
   bool (*link)(const char* object, size_t size, const kernels::KernelTable& table, BlockFn* fn,

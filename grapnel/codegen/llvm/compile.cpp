@@ -132,4 +132,18 @@ bool compile_program(const ProgramView& program, base::Isa isa, Sink object, Sin
   });
 }
 
+bool print_program(const ProgramView& program, base::Isa isa, Sink text, Sink error) {
+  return guarded(error, [&] {
+    llvm::LLVMContext context;
+    llvm::Module module("grapnel", context);
+    build_kernel(program, isa, module);
+    std::string out;
+    llvm::raw_string_ostream stream(out);
+    module.print(stream, nullptr);
+    stream.flush();
+    text.write(text.context, out.data(), out.size());
+    return true;
+  });
+}
+
 }  // namespace grapnel::codegen

@@ -58,7 +58,8 @@ extern "C" __attribute__((visibility("default"))) const grapnel::codegen::LlvmAp
   static const std::string* const identity = new std::string(build_id());
   static const LlvmApi api{kLlvmApiVersion,     static_cast<uint32_t>(op_count()),
                            LLVM_VERSION_STRING, identity->c_str(),
-                           &compile_program,    &link_object,
-                           &unlink_object,      &provoke};
+                           &compile_program,    &print_program,
+                           &link_object,        &unlink_object,
+                           &provoke};
   return version == kLlvmApiVersion ? &api : nullptr;
 }
