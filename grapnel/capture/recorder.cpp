@@ -404,8 +404,8 @@ void Recorder::released(Storage& storage) noexcept {
 
 void Recorder::materialize(Storage& storage) {
   check(current == this,
-        "this tensor is pending: it is being recorded on another thread, or by a recording that is "
-        "set aside.\n"
+        "this tensor is pending: it is being recorded on another thread, or by a compiled function "
+        "that waits for a trace() inside it.\n"
         "Read it after the compiled function has returned.");
   Slot& slot = trace_.slots[storage.pending_slot()];
   if (!slot.outside && slot.first == kNone) {
