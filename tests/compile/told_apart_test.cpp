@@ -61,7 +61,7 @@ struct Program {
         }
         case 6: pool.push_back(matmul(a.to(kFloat32), b.to(kFloat32))); break;
         case 7: pool.push_back(where(a > b, a, captured.other[0][0])); break;
-        case 8: pool.push_back((a + 1).mul_(2.0).sub_(b.to(kFloat32).to(a.dtype()))); break;
+        case 8: pool.push_back((a.to(kFloat32) + 1).mul_(2.0).sub_(b.to(kFloat32))); break;
         case 9: pool.push_back(a / 3); break;
         case 10: pool.push_back((a > 16777216.5).to(kFloat32) + b); break;
         default: pool.push_back(a.unsqueeze(0).expand({2, n, n}).sum(0)); break;
@@ -205,7 +205,7 @@ TEST_CASE("a compiled function is right whatever has changed since its last call
       if (c.keep) kept = {out[0] * 2.0};
       return out;
     };
-    std::vector<Compiled<decltype(body)>> functions;
+    std::vector<decltype(compile(body))> functions;
     for (const Backend backend : kBackends) functions.push_back(compile(body, {.backend = backend}));
     functions.push_back(compile(body, {.dynamic = false}));
     for (int call = 0; call < 20; ++call) {

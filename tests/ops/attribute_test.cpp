@@ -14,9 +14,9 @@ namespace {
 
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
-constexpr int64_t kHalf = int64_t{1} << 62;
+constexpr int64_t kVast = int64_t{1} << 62;
 /// Small ones next to what fits, and so large ones that no memory is ever tried.
-constexpr int64_t kHostile[] = {-1, 0, 1, 2, 3, 7, 12, 13, 100, kHalf, -kHalf, kMax, kMin, kMax - 1};
+constexpr int64_t kHostile[] = {-1, 0, 1, 2, 3, 7, 12, 13, 100, kVast, -kVast, kMax, kMin, kMax - 1};
 
 using Attribute = std::variant<bool, int64_t, double, DType, Shape>;
 
@@ -211,16 +211,16 @@ TEST_CASE("a step beyond the dimension leaves its first element") {
   CHECK(x.slice(0, 0, 10, kMax).equal(tensor({0.0})));
   CHECK(x.slice(0, 3, 10, kMax - 1).equal(tensor({3.0})));
   CHECK(x.slice(0, 3, 10, kMax).slice(0, 0, 1, kMax).unsqueeze(0).diagonal().equal(tensor({3.0})));
-  CHECK(x.reshape({1, 10}).slice(1, 0, 10, kHalf).as_strided({1}, {1}).equal(tensor({0.0})));
+  CHECK(x.reshape({1, 10}).slice(1, 0, 10, kVast).as_strided({1}, {1}).equal(tensor({0.0})));
 }
 
 TEST_CASE("as_strided refuses layouts whose end does not fit in 64 bits") {
   const Tensor x = arange(4.0);
   CHECK_THROWS_AS(x.as_strided({1}, {1}, kMax), Error);
-  CHECK_THROWS_AS(x.as_strided({3}, {kHalf + 1000000}, 0), Error);
-  CHECK_THROWS_AS(x.as_strided({kHalf, kHalf}, {0, 0}, 0), Error);
+  CHECK_THROWS_AS(x.as_strided({3}, {kVast + 1000000}, 0), Error);
+  CHECK_THROWS_AS(x.as_strided({kVast, kVast}, {0, 0}, 0), Error);
   CHECK_THROWS_AS(x.as_strided({2, 2}, {kMax, kMax}, 2), Error);
-  CHECK_THROWS_AS(x.as_strided({0, 2}, {1, kHalf}, 0), Error);
+  CHECK_THROWS_AS(x.as_strided({0, 2}, {1, kVast}, 0), Error);
 }
 
 TEST_CASE("sizes of parts are added without wrapping around") {
@@ -234,13 +234,13 @@ TEST_CASE("sizes of parts are added without wrapping around") {
 TEST_CASE("numbers of parts that no memory holds are errors") {
   CHECK(arange(3.0).chunk(kMax).size() == 3);
   CHECK_THROWS_AS(zeros({0}).chunk(kMax), Error);
-  CHECK_THROWS_AS(ones({1}).expand({kHalf}).unbind(), Error);
-  CHECK_THROWS_AS(ones({1}).expand({kHalf}).split(1), Error);
-  CHECK(ones({1}).expand({kHalf}).split(kMax).size() == 1);
+  CHECK_THROWS_AS(ones({1}).expand({kVast}).unbind(), Error);
+  CHECK_THROWS_AS(ones({1}).expand({kVast}).split(1), Error);
+  CHECK(ones({1}).expand({kVast}).split(kMax).size() == 1);
 }
 
 TEST_CASE("shapes whose sizes do not multiply are refused, whether or not one of them is 0") {
-  for (const Shape& sizes : {Shape{kHalf, 4}, Shape{0, kHalf, 4}, Shape{kHalf, 4, 0}}) {
+  for (const Shape& sizes : {Shape{kVast, 4}, Shape{0, kVast, 4}, Shape{kVast, 4, 0}}) {
     CHECK_THROWS_AS(empty(sizes), Error);
     CHECK_THROWS_AS(zeros({0}).reshape(sizes), Error);
     CHECK_THROWS_AS(from_blob(nullptr, sizes), Error);
@@ -251,11 +251,11 @@ TEST_CASE("shapes whose sizes do not multiply are refused, whether or not one of
 
 TEST_CASE("a diagonal far outside of a matrix is like the nearest one that is") {
   const Tensor x = ones({3, 4});
-  for (const int64_t far : {int64_t{100}, kHalf, kMax}) {
+  for (const int64_t far : {int64_t{100}, kVast, kMax}) {
     CHECK(x.tril(far).equal(x));
     CHECK(x.triu(far).equal(zeros({3, 4})));
   }
-  for (const int64_t far : {int64_t{-100}, -kHalf, kMin}) {
+  for (const int64_t far : {int64_t{-100}, -kVast, kMin}) {
     CHECK(x.tril(far).equal(zeros({3, 4})));
     CHECK(x.triu(far).equal(x));
   }
@@ -266,7 +266,7 @@ TEST_CASE("windows that are wider than any image end at once") {
   const int64_t wide = int64_t{1} << 30;
   CHECK(max_pool2d(x, {wide}, {wide}, {wide / 2}).equal(x.amax().reshape({1, 1, 1, 1})));
   CHECK(avg_pool2d(x, {wide}, {wide}, {wide / 2}).dim() == 4);
-  for (const int64_t beyond : {int64_t{1} << 33, kHalf, kMax}) {
+  for (const int64_t beyond : {int64_t{1} << 33, kVast, kMax}) {
     CHECK_THROWS_AS(max_pool2d(x, {beyond}, {1}, {beyond / 2}), Error);
     CHECK_THROWS_AS(avg_pool2d(x, {beyond}, {beyond}, {beyond / 2}), Error);
     CHECK_THROWS_AS(max_pool2d(x, {2}, {beyond}), Error);
@@ -276,7 +276,7 @@ TEST_CASE("windows that are wider than any image end at once") {
 
 TEST_CASE("stride, padding and dilation of a convolution beyond 32 bits are the caller's error") {
   const Tensor x = randn({1, 2, 5, 5}), w = randn({2, 2, 3, 3});
-  for (const int64_t beyond : {int64_t{1} << 31, int64_t{1} << 33, kHalf, kMax}) {
+  for (const int64_t beyond : {int64_t{1} << 31, int64_t{1} << 33, kVast, kMax}) {
     CHECK_THROWS_WITH_AS(conv2d(x, w, {}, {beyond}),
                          doctest::Contains("conv2d: stride must be at least 1 and at most"), Error);
     CHECK_THROWS_AS(conv2d(x, w, {}, {1}, {beyond}), Error);
