@@ -5,7 +5,6 @@
 
 #include "grapnel/base/source_site.h"
 #include "grapnel/ops/defs/view.h"
-#include "grapnel/ops/factories.h"
 #include "grapnel/ops/list.h"
 
 namespace grapnel {
@@ -46,6 +45,17 @@ class AttrText final : public AttrVisitor {
   void add(std::string_view name, const std::string& value) { text += str(", ", name, "=", value); }
 };
 
+/// In one line, and without anything that ends a comment.
+std::string in_one_line(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\n') out += "\\n";
+    else if (c == '\r') out += "\\r";
+    else if (c == '\\') out += "\\\\";
+    else out += c;
+  }
+  return out;
+}
 /// For a text in quotes.
 std::string quoted(std::string_view text) {
   std::string out;
@@ -55,6 +65,7 @@ std::string quoted(std::string_view text) {
   }
   return out;
 }
+bool is_constant(const Graph::Value& v) { return v.constant.defined() || v.missing; }
 std::string type_text(const Graph::Value& v) { return str(name(v.dtype), text_of(v.sizes)); }
 
 }  // namespace
@@ -155,7 +166,7 @@ std::string Graph::str(bool sources) const {
     text += grapnel::str(i ? ", " : "", name_of(inputs_[i]), ": ", type_text(values_[inputs_[i]]));
   text += ") {\n";
   for (Id id = 0; id < values_.size(); ++id)
-    if (values_[id].constant.defined() || values_[id].fresh)
+    if (is_constant(values_[id]) || values_[id].fresh)
       text += grapnel::str("  ", name_of(id), values_[id].fresh ? " = empty : " : " = constant : ",
                            type_text(values_[id]), "\n");
   auto operand = [&](Id id) {
@@ -175,8 +186,8 @@ std::string Graph::str(bool sources) const {
     for (size_t k = 0; k < i.outputs.size(); ++k)
       text += (k ? ", " : " : ") +
               (i.outputs[k] == kNone ? std::string("none") : type_text(values_[i.outputs[k]]));
-    if (!i.hook.empty()) text += "  # in " + i.hook;
-    if (sources) text += "  # " + base::describe({i.site});
+    if (!i.hook.empty()) text += "  # in " + in_one_line(i.hook);
+    if (sources) text += "  # " + in_one_line(base::describe({i.site}));
     text += "\n";
   }
   text += "  return";
@@ -197,7 +208,7 @@ std::string Graph::dot() const {
                          type_text(values_[id]), "\"];\n");
   }
   for (Id id = 0; id < values_.size(); ++id)
-    if (values_[id].constant.defined()) {
+    if (is_constant(values_[id])) {
       makers[id] = "const_" + name_of(id);
       text += grapnel::str("  ", makers[id], " [shape=ellipse, style=dashed, label=\"", name_of(id),
                            ": ", type_text(values_[id]), "\"];\n");
@@ -241,7 +252,7 @@ void Graph::verify() const {
   };
   for (Id id : inputs_) define(id);
   for (Id id = 0; id < values_.size(); ++id)
-    if (values_[id].constant.defined() || values_[id].number || values_[id].fresh) define(id);
+    if (is_constant(values_[id]) || values_[id].number || values_[id].fresh) define(id);
   for (const Instruction& i : instructions_) {
     for (Id id : i.inputs)
       GRAPNEL_ASSERT(id == kNone || (id < values_.size() && known[id]), i.op->name,
@@ -280,48 +291,6 @@ void Graph::verify() const {
   }
   for (Id id : outputs_)
     GRAPNEL_ASSERT(id == kNone || known[id], "a result is never assigned, in:\n", str());
-}
-
-std::vector<Tensor> Graph::run(const std::vector<Tensor>& inputs) const {
-  check(inputs.size() == inputs_.size(), "Graph::run: got ", inputs.size(), " inputs, expected ",
-        inputs_.size(), ".");
-  std::vector<Tensor> have(values_.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    check(inputs[i].dtype() == values_[inputs_[i]].dtype &&
-              inputs[i].dim() == values_[inputs_[i]].sizes.size(),
-          "Graph::run: input ", i, " is ", inputs[i].dtype(), inputs[i].shape(), ", expected ",
-          type_text(values_[inputs_[i]]), ".");
-    have[inputs_[i]] = inputs[i];
-  }
-  for (Id id = 0; id < values_.size(); ++id) {
-    if (values_[id].constant.defined()) have[id] = values_[id].constant;
-    if (values_[id].number) have[id] = wrap_number(*values_[id].number);
-    if (values_[id].fresh) have[id] = empty(values_[id].sizes, values_[id].dtype);
-  }
-  const Tensor none;
-  for (const Instruction& i : instructions_) {
-    std::vector<const Tensor*> pointers;
-    for (Id id : i.inputs) pointers.push_back(id == kNone ? &none : &have[id]);
-    const void* attrs = i.attrs.empty() ? nullptr : i.attrs.data();
-    if (i.inplace) {
-      apply_inplace(*i.op, pointers, attrs);
-    } else if (i.op->effect) {
-      std::vector<Tensor> out;
-      for (Id id : i.outputs)
-        out.push_back(id == kNone ? Tensor() : empty(values_[id].sizes, values_[id].dtype));
-      i.op->run(*i.op, pointers, attrs, out);
-      for (size_t k = 0; k < out.size(); ++k)
-        if (i.outputs[k] != kNone) have[i.outputs[k]] = out[k];
-    } else {
-      Outputs out = apply_all(*i.op, pointers, attrs);
-      check(out.size() == i.outputs.size(), "Graph::run: ", i.op->name, " has ", out.size(),
-            " results, and the graph names ", i.outputs.size(), ".");
-      for (size_t k = 0; k < out.size(); ++k) have[i.outputs[k]] = out[k];
-    }
-  }
-  std::vector<Tensor> results;
-  for (Id id : outputs_) results.push_back(id == kNone ? Tensor() : have[id]);
-  return results;
 }
 
 }  // namespace grapnel

@@ -32,6 +32,7 @@ class Graph {
     Shape sizes;
     std::optional<Scalar> number;  ///< a plain number, written where it is used
     Tensor constant;               ///< a tensor from outside that the graph refers to
+    bool missing = false;          ///< a constant whose values are not known: texts hold none
     bool fresh = false;            ///< memory that an instruction fills by writing to it
   };
   /// One call of an op.
@@ -46,19 +47,24 @@ class Graph {
   };
 
   /// The text above. Lines recorded inside a hook end in its name; with `sources`, every line ends
-  /// in where it was recorded.
+  /// in where it was recorded. Constants (tensors from outside) are named, their values are not in
+  /// the text.
   std::string str(bool sources = false) const;
-  /// The graph that `str` printed. Constants come back as zeros. Throws on anything it does not
-  /// understand, with the line.
+  /// The graph that `str` printed, or that anybody wrote: text from elsewhere leads to a graph or to
+  /// an Error with the line. Constants have no values until set_constant gives them some.
   static Graph parse(std::string_view text);
+  /// Gives the constant that is called `name` in str() its values: a tensor of its type and shape.
+  void set_constant(std::string_view name, Tensor value);
   /// A picture in the DOT language, with a frame around what each hook does; `dot -Tsvg` draws it.
   std::string dot() const;
   /// Throws InternalError unless every name is assigned once and before its use, ops have as many
   /// inputs as they want, and results of pointwise ops and reductions have the shapes and types
   /// that follow from their inputs. Those of views, calls, random and in-place ops are believed.
   void verify() const;
-  /// Computes the outputs for other inputs of the same types. Ops run one by one and are
-  /// differentiable like any others.
+  /// Computes the outputs for other inputs of the same types. Their sizes may differ from those that
+  /// were traced where every op allows it: one that was recorded with a size or a position (a view,
+  /// a slice) keeps it, and says so if it does not fit. Results of another type or rank than the
+  /// graph names are an Error. Ops run one by one and are differentiable like any others.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs) const;
 
   const std::vector<Value>& values() const { return values_; }

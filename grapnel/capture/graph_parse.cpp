@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "grapnel/capture/graph.h"
-#include "grapnel/ops/factories.h"
+#include "grapnel/ops/defs/copy.h"
+#include "grapnel/ops/defs/index.h"
+#include "grapnel/ops/op_table.h"
 
 namespace grapnel {
 
@@ -28,7 +30,11 @@ class GraphParser {
     }
     expect("{");
     while (!accept("}")) statement();
-    g_.verify();
+    try {
+      g_.verify();
+    } catch (const InternalError& e) {
+      fail("Graph::parse: the text is no graph: ", e.what());
+    }
     return std::move(g_);
   }
 
@@ -94,9 +100,16 @@ class GraphParser {
     Graph::Value v;
     v.dtype = dtype();
     v.sizes = list();
-    for (int64_t s : v.sizes)
-      if (s < 0) wrong(str("a size is negative: ", s));
+    checked_numel(v.sizes, "Graph::parse");
     return v;
+  }
+  /// Whether the library itself ever writes the result of this op into its first operand.
+  static bool works_in_place(const Op& op) {
+    if (op.family == Family::pointwise || op.random) return true;
+    for (const Op* other : {&op_of<Copy>, &op_of<Fill>, &op_of<Scatter>, &op_of<ScatterAdd>,
+                            &op_of<IndexPut>, &op_of<IndexAdd>})
+      if (&op == other) return true;
+    return false;
   }
 
   Graph::Id define(const std::string& name, Graph::Value value) {
@@ -197,9 +210,10 @@ class GraphParser {
     }
     if (name == "constant" || name == "empty") {
       expect(":");
+      if (results.size() != 1) wrong(str("\"", name, "\" is one value"));
       Graph::Value v = type();
       if (name == "empty") v.fresh = true;
-      else v.constant = zeros(v.sizes, v.dtype);
+      else v.missing = true;
       define(results[0], std::move(v));
       return;
     }
@@ -209,6 +223,8 @@ class GraphParser {
       i.inplace = true;
       i.op = find_op(std::string_view(name).substr(0, name.size() - 1));
     }
+    if (i.op && i.inplace && !(works_in_place(*i.op) && results.empty()))
+      wrong(str("\"", name, "\" does not work in place"));
     if (!i.op) wrong(str("there is no op \"", name, "\" that can be read back"));
     arguments(i);
     if (!results.empty()) expect(":");

@@ -9,6 +9,7 @@ namespace grapnel::capture::key {
 
 // The first byte of every entry tells the kinds apart, so that no two sequences of entries give the
 // same words. Live slots end a closed trace.
+inline constexpr uint32_t kManyOperands = 0xfff;
 enum Tag : uint32_t { kNumber = 1, kValue = 2, kCall = 3, kInplace = 4, kLive = 5 };
 
 inline uint32_t type_word(Tag tag, const Value& v) {
@@ -25,7 +26,10 @@ inline void value(Trace& trace, const Value& v, bool with_sizes) {
   words[0] = type_word(kValue, v);
   words[1] = v.slot << 1 | static_cast<uint32_t>(trace.slots[v.slot].outside);
   if (!with_sizes) return;
-  for (int64_t s : trace.sizes_of(v)) trace.key.push_back(static_cast<uint32_t>(s));
+  for (int64_t s : trace.sizes_of(v)) {
+    trace.key.push_back(static_cast<uint32_t>(s));
+    trace.key.push_back(static_cast<uint32_t>(static_cast<uint64_t>(s) >> 32));
+  }
 }
 
 /// The attributes of a call.
@@ -39,11 +43,18 @@ std::vector<uint64_t> all_attrs(const Op& op, const void* attrs);
   const auto address = std::bit_cast<uint64_t>(c.op);
   const uint32_t operands = c.inputs, all = operands + c.outputs;
   const ValueId* const ids = trace.ids.data() + c.operands;
-  uint32_t* const words = trace.key.extend(3 + all);
-  words[0] =
-      (c.inplace ? kInplace : kCall) | operands << 8 | static_cast<uint32_t>(c.outputs) << 20;
+  // Both counts have twelve bits; where one needs more, two more words hold them.
+  const bool many = operands >= kManyOperands || c.outputs >= kManyOperands;
+  uint32_t* words = trace.key.extend(3 + all + (many ? 2 : 0));
+  words[0] = (c.inplace ? kInplace : kCall) | (many ? kManyOperands : operands) << 8 |
+             (many ? kManyOperands : c.outputs) << 20;
   words[1] = static_cast<uint32_t>(address);
   words[2] = static_cast<uint32_t>(address >> 32);
+  if (many) [[unlikely]] {
+    words[3] = operands;
+    words[4] = c.outputs;
+    words += 2;
+  }
   for (uint32_t i = 0; i < all; ++i) words[3 + i] = ids[i];
   if (c.op->elementwise) {
     const Value* const values = trace.values.data();

@@ -58,8 +58,19 @@ uint32_t holds(const Storage& storage) { return active() ? current->holds(storag
 
 namespace {
 
-/// Longer traces are run in pieces.
+/// Longer traces are run in pieces: more calls than this, or more operands and results. The second
+/// keeps every place in a trace well below 32 bits, however many operands a call has.
 constexpr size_t kLongestTrace = 20000;
+constexpr size_t kMostIds = 1 << 24;
+
+bool is_full(const Trace& trace) {
+  return trace.calls.size() >= kLongestTrace || trace.ids.size() >= kMostIds;
+}
+
+[[gnu::cold]] void refuse_operands(const Op& op, size_t count) {
+  fail(op.name, ": ", count, " operands and results are more than a recording holds for one call (",
+       kMostIds, ").\nCall it outside of compiled functions and traces, or in several steps.");
+}
 
 /// Traces that were run leave their memory to the next one, so that recording allocates nothing in
 /// the steady state.
@@ -304,14 +315,16 @@ void Recorder::name_hook(Instruction& call) {
 
 [[gnu::always_inline]] inline void Recorder::add_call(const Op& op, size_t inputs, size_t outputs,
                                                       const void* attrs, bool inplace) {
+  if (inputs + outputs > kMostIds) [[unlikely]]
+    refuse_operands(op, inputs + outputs);
   const uint32_t kept_attrs = write_attrs(op, attrs);
   Instruction& call = *new (trace_.calls.extend(1)) Instruction{
       .op = &op,
       .site = base::current_call_site(),
       .operands = static_cast<uint32_t>(trace_.ids.size() - inputs - outputs),
       .attrs = kept_attrs,
-      .inputs = static_cast<uint16_t>(inputs),
-      .outputs = static_cast<uint16_t>(outputs),
+      .inputs = static_cast<uint32_t>(inputs),
+      .outputs = static_cast<uint32_t>(outputs),
       .inplace = inplace};
   if (names_hooks_) [[unlikely]]
     name_hook(call);
@@ -333,7 +346,7 @@ void Recorder::view(const Op& op, Inputs inputs, const void* attrs, Outputs& out
   if (op.family == Family::view) return view(op, inputs, attrs, out);
   Specs specs;
   op.infer(inputs, attrs, specs);
-  if (trace_.calls.size() >= kLongestTrace) [[unlikely]]
+  if (is_full(trace_)) [[unlikely]]
     flush();
   ValueId* id = trace_.ids.extend(inputs.size() + specs.size());
   for (const Tensor* t : inputs) *id++ = operand(*t);
@@ -351,7 +364,7 @@ void Recorder::append(const Op& op, Inputs inputs, const void* attrs, std::span<
                       bool inplace) {
   // Memory that the caller got for results belongs to this trace, so that it ends behind the call.
   const bool prepared = !inplace && op.family != Family::view && !out.empty();
-  const bool full = trace_.calls.size() >= kLongestTrace;
+  const bool full = is_full(trace_);
   if (full && !prepared) [[unlikely]]
     flush();
   // Lifting a value does not append ids, so the place stays.
@@ -391,8 +404,8 @@ void Recorder::released(Storage& storage) noexcept {
 
 void Recorder::materialize(Storage& storage) {
   check(current == this,
-        "this tensor is pending: it is being recorded on another thread, or by a recording that is "
-        "set aside.\n"
+        "this tensor is pending: it is being recorded on another thread, or by a compiled function "
+        "that waits for a trace() inside it.\n"
         "Read it after the compiled function has returned.");
   Slot& slot = trace_.slots[storage.pending_slot()];
   if (!slot.outside && slot.first == kNone) {

@@ -54,8 +54,8 @@ struct Instruction {
   uint32_t attrs = 0;     ///< in Trace::attrs
   uint32_t key_end = 0;   ///< behind its words in Trace::key
   uint32_t hook = kNone;  ///< in Trace::hooks: the hook that was running
-  uint16_t inputs = 0;
-  uint16_t outputs = 0;
+  uint32_t inputs = 0;
+  uint32_t outputs = 0;
   bool inplace = false;  ///< the one output is the first input, written again
 };
 

@@ -6,11 +6,12 @@
 #include <unordered_map>
 
 #include "grapnel/capture/key.h"
+#include "grapnel/compile/passes.h"
 
 namespace grapnel::compile_detail {
 
 CacheKey::CacheKey(const capture::Words& trace_words, const CompileOptions& options) {
-  words.reserve(trace_words.size() + 1);
+  words.reserve(trace_words.size() + 2);
   words = trace_words;
   words.push_back(static_cast<uint32_t>(options.backend) |
                   static_cast<uint32_t>(options.numerics) << 4 |
@@ -18,6 +19,13 @@ CacheKey::CacheKey(const capture::Words& trace_words, const CompileOptions& opti
                   static_cast<uint32_t>(options.on_failure) << 12 |
                   // In which integers are compared with a fraction, which no operand shows.
                   static_cast<uint32_t>(get_default_dtype()) << 16);
+  const PassOptions& passes = pass_options();
+  uint32_t switches = 0;
+  for (const bool on : {passes.dead_code, passes.common_subexpressions, passes.copies,
+                        passes.algebra, passes.fusion, passes.sweeps, passes.epilogues,
+                        passes.prologues, passes.looks})
+    switches = switches << 1 | static_cast<uint32_t>(on);
+  words.push_back(switches);
   hash = capture::key::hash(words);
 }
 CacheKey::CacheKey(capture::Words all) : words(std::move(all)), hash(capture::key::hash(words)) {}

@@ -10,6 +10,7 @@
 
 namespace grapnel::compile_detail {
 
+/// See Note [What is told apart] in told_apart.h.
 struct CacheKey {
   capture::Words words;
   uint64_t hash = 0;

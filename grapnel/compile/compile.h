@@ -34,9 +34,7 @@ class Compiled {
     using Result = std::invoke_result_t<F&, Args...>;
     if (replays_ && !record::active()) {
       if constexpr (compile_detail::replayable<Result, Args...>)
-        return compile_detail::replay<Result>(
-            *replays_, [&]() -> Result { return std::invoke(fn_, std::forward<Args>(args)...); },
-            args...);
+        return compile_detail::replay<Result, Args...>(*replays_, fn_, std::forward<Args>(args)...);
       else compile_detail::refuse_types();
     }
     compile_detail::CompileScope scope(session_);

@@ -33,7 +33,13 @@ struct Cond : Call<-1> {
     const bool holds = inputs[0]->item().to_bool();
     const variable_list results =
         (holds ? attrs.branches->if_true : attrs.branches->if_false)(operands);
-    for (size_t i = 0; i < out.size(); ++i) copy_elements(out[i], results[i]);
+    check(results.size() == out.size(), "cond: a branch returned ", results.size(),
+          " tensors, and ", out.size(), " when it was recorded.");
+    for (size_t i = 0; i < out.size(); ++i) {
+      check(results[i].defined() && results[i].shape() == out[i].shape(), "cond: result ", i,
+            " of a branch has another shape than when it was recorded, ", out[i].shape(), ".");
+      copy_elements(out[i], results[i]);
+    }
   }
   static Samples samples() { return {}; }
 };

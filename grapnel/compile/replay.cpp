@@ -40,6 +40,13 @@ struct Replays::Entry {
     DType dtype = kFloat32;
     Shape sizes, strides;
     int64_t offset = 0;
+
+    Tensor over(StoragePtr storage) const {
+      return Tensor(TensorImpl::create(std::move(storage), dtype, sizes, strides, offset));
+    }
+    Tensor of(const Tensor& argument) const {
+      return from == From::argument ? argument : over(argument.impl().storage);
+    }
   };
   std::vector<uint64_t> key,
       result;   ///< words of the arguments, with the modes of the thread; words of the result
@@ -74,11 +81,43 @@ std::vector<uint64_t> key_of(const ReplayValues& arguments) {
   return key;
 }
 
-uint32_t argument_over(const Storage* storage, const ReplayValues& arguments) {
-  for (size_t i = 0; i < arguments.tensors.size(); ++i)
-    if (arguments.tensors[i].defined() && arguments.tensors[i].impl().storage.get() == storage)
+/// The first of `tensors` that lies there.
+uint32_t first_over(const Storage* storage, const std::vector<Tensor>& tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].defined() && tensors[i].impl().storage.get() == storage)
       return static_cast<uint32_t>(i);
   return kNoArgument;
+}
+
+/// See Note [Stand-ins] in replay.h.
+std::vector<Tensor> stand_ins_for(const std::vector<Tensor>& arguments) {
+  std::vector<Tensor> out;
+  for (const Tensor& t : arguments) {
+    Tensor& made = out.emplace_back();
+    if (!t.defined()) continue;
+    const TensorImpl& impl = t.impl();
+    // Values that do not come, or come from elsewhere: using them says so.
+    if (impl.storage->pending()) {
+      made = t;
+      continue;
+    }
+    StoragePtr storage;
+    for (size_t i = 0; i + 1 < out.size(); ++i) {
+      if (!arguments[i].defined()) continue;
+      if (&arguments[i].impl() == &impl) made = out[i];
+      if (arguments[i].impl().storage == impl.storage) storage = out[i].impl().storage;
+    }
+    if (made.defined()) continue;
+    if (!storage)
+      storage = Storage::borrow(impl.storage->data(), impl.storage->bytes(),
+                                [keep = impl.storage](void*) {});
+    made = Tensor(
+        TensorImpl::create(std::move(storage), impl.dtype, impl.sizes, impl.strides, impl.offset));
+    made.impl().wrapped_number = impl.wrapped_number;
+    made.impl().inference = impl.inference;
+    if (t.requires_grad()) made.set_requires_grad(true);
+  }
+  return out;
 }
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -102,8 +141,8 @@ void check_pure(const Trace& trace) {
 /// Keeps the trace it runs.
 class Keeper final : public record::Sink {
  public:
-  Keeper(Session& session, const ReplayValues& arguments)
-      : session_(session), arguments_(arguments) {}
+  Keeper(Session& session, const std::vector<Tensor>& stand_ins)
+      : session_(session), stand_ins_(stand_ins) {}
 
   void expect(const ReplayValues& result) { result_ = &result; }
   void run(Trace& trace) override {
@@ -124,7 +163,7 @@ class Keeper final : public record::Sink {
       // Memory of the caller's was copied for this run; replays look at it themselves.
       if (slot.outside && slot.storage->borrowed()) kept_.held[s] = StoragePtr(slot.storage);
       const uint32_t argument =
-          slot.outside ? argument_over(slot.storage, arguments_) : kNoArgument;
+          slot.outside ? first_over(slot.storage, stand_ins_) : kNoArgument;
       if (argument != kNoArgument) inputs_.emplace_back(s, argument);
       if (slot.live || argument != kNoArgument) kept_.held[s].reset();
       slot.storage = kept_.held[s].get();
@@ -147,7 +186,7 @@ class Keeper final : public record::Sink {
 
  private:
   Session& session_;
-  const ReplayValues& arguments_;
+  const std::vector<Tensor>& stand_ins_;
   const ReplayValues* result_ = nullptr;
   bool ran_ = false;
   Trace kept_;
@@ -183,7 +222,15 @@ class Inspector final : public record::Sink {
        "recorded. Compile it without replay.");
 }
 
-void compare(const Trace& now, const Trace& then, const ReplayValues& arguments) {
+using Places = std::vector<std::pair<SlotId, uint32_t>>;
+uint32_t argument_at(const Places& arguments, SlotId slot) {
+  for (const auto& [place, argument] : arguments)
+    if (place == slot) return argument;
+  return kNoArgument;
+}
+
+void compare(const Trace& now, const Trace& then, const Places& arguments,
+             const std::vector<Tensor>& stand_ins) {
   for (size_t i = 0; i < std::min(now.calls.size(), then.calls.size()); ++i) {
     const Instruction &a = now.calls[i], &b = then.calls[i];
     if (a.op != b.op) differs(now, i, str("the op was ", b.op->name, " before"));
@@ -201,7 +248,10 @@ void compare(const Trace& now, const Trace& then, const ReplayValues& arguments)
       if (now.sizes_of(x) != then.sizes_of(y) || now.strides_of(x) != then.strides_of(y))
         differs(now, i, str("operand ", k, " has another shape or layout"));
       const Slot &s = now.slots[x.slot], &t = then.slots[y.slot];
-      if (s.outside && argument_over(s.storage, arguments) == kNoArgument && s.storage != t.storage)
+      if (!s.outside) continue;
+      const uint32_t argument = first_over(s.storage, stand_ins);
+      if (argument != argument_at(arguments, y.slot) ||
+          (argument == kNoArgument && s.storage != t.storage))
         differs(now, i, str("operand ", k, " is another tensor from outside"));
     }
     if (key::all_attrs(*a.op, now.attrs_of(a)) != key::all_attrs(*b.op, then.attrs_of(b)))
@@ -221,13 +271,19 @@ void ReplayValues::add(const Tensor& t) {
     words.push_back(static_cast<uint64_t>(impl.dtype) |
                     static_cast<uint64_t>(impl.wrapped_number) << 8 |
                     static_cast<uint64_t>(t.requires_grad()) << 9 |
+                    static_cast<uint64_t>(impl.inference) << 10 |
                     static_cast<uint64_t>(impl.sizes.size()) << 16);
     for (const int64_t x : impl.sizes) words.push_back(static_cast<uint64_t>(x));
     for (const int64_t x : impl.strides) words.push_back(static_cast<uint64_t>(x));
     words.push_back(static_cast<uint64_t>(impl.offset));
     words.push_back(impl.storage->bytes());
     // Which of them share memory.
-    words.push_back(std::min<uint64_t>(argument_over(impl.storage.get(), *this), tensors.size()));
+    words.push_back(std::min<uint64_t>(first_over(impl.storage.get(), tensors), tensors.size()));
+    // A number is part of what is recorded, however it comes.
+    if (impl.wrapped_number) {
+      const auto* bytes = static_cast<const char*>(impl.storage->data());
+      add(std::string_view(bytes, impl.storage->bytes()));
+    }
   }
   tensors.push_back(t);
 }
@@ -252,9 +308,10 @@ std::shared_ptr<const Replays::Entry> Replays::find(const ReplayValues& argument
   }
   if (found && audit_mode()) {
     Inspector inspector;
+    const std::vector<Tensor> stand_ins = stand_ins_for(arguments.tensors);
     record::RecordScope scope(inspector);
-    const ReplayValues result = body();
-    compare(scope.recorder().trace(), found->trace, arguments);
+    const ReplayValues result = body(stand_ins);
+    compare(scope.recorder().trace(), found->trace, found->arguments, stand_ins);
     check(result.words == found->result,
           "replay audit: the function returns other plain values, or tensors of another kind, than "
           "when it was recorded.\n"
@@ -263,12 +320,13 @@ std::shared_ptr<const Replays::Entry> Replays::find(const ReplayValues& argument
   return found;
 }
 
-void Replays::record(const ReplayValues& arguments, const Body& body) {
+std::vector<Tensor> Replays::record(const ReplayValues& arguments, const Body& body) {
   auto entry = std::make_shared<Entry>();
   entry->key = key_of(arguments);
-  Keeper keeper(*session_, arguments);
+  const std::vector<Tensor> stand_ins = stand_ins_for(arguments.tensors);
+  Keeper keeper(*session_, stand_ins);
   record::RecordScope scope(keeper);
-  const ReplayValues result = body();
+  const ReplayValues result = body(stand_ins);
   check_no_grad(result);
   keeper.expect(result);
   scope.finish();
@@ -277,15 +335,17 @@ void Replays::record(const ReplayValues& arguments, const Body& body) {
   entry->trace = std::move(keeper.kept());
   entry->arguments = std::move(keeper.inputs());
   using From = Entry::Output::From;
+  std::vector<Tensor> results;
   for (const Tensor& t : result.tensors) {
     Entry::Output& out = entry->outputs.emplace_back();
+    results.push_back(t);
     if (!t.defined()) continue;
     const TensorImpl& impl = t.impl();
     out.dtype = impl.dtype;
     out.sizes = impl.sizes;
     out.strides = impl.strides;
     out.offset = impl.offset;
-    const uint32_t argument = argument_over(impl.storage.get(), arguments);
+    const uint32_t argument = first_over(impl.storage.get(), stand_ins);
     if (const SlotId slot = keeper.computed(impl.storage.get()); slot != kNone) {
       out.from = From::computed;
       out.index = slot;
@@ -295,14 +355,16 @@ void Replays::record(const ReplayValues& arguments, const Body& body) {
     } else {
       out.from = From::part_of_argument;
       out.index = argument;
-      for (uint32_t i = 0; i < arguments.tensors.size(); ++i)
-        if (arguments.tensors[i].defined() && &arguments.tensors[i].impl() == &impl)
+      for (uint32_t i = 0; i < stand_ins.size(); ++i)
+        if (stand_ins[i].defined() && &stand_ins[i].impl() == &impl)
           out.from = From::argument, out.index = i;
+      results.back() = out.of(arguments.tensors[out.index]);
     }
   }
   const std::lock_guard lock(mutex_);
   entries_.insert(entries_.begin(), entry);
   if (entries_.size() > kMostEntries) entries_.pop_back();
+  return results;
 }
 
 std::vector<Tensor> Replays::run(const Entry& entry, const ReplayValues& arguments) const {
@@ -326,17 +388,10 @@ std::vector<Tensor> Replays::run(const Entry& entry, const ReplayValues& argumen
   for (const Entry::Output& out : entry.outputs) {
     switch (out.from) {
       case From::nothing: results.emplace_back(); break;
-      case From::argument: results.push_back(arguments.tensors[out.index]); break;
+      case From::argument:
+      case From::part_of_argument: results.push_back(out.of(arguments.tensors[out.index])); break;
       case From::outside: results.push_back(out.outside); break;
-      case From::part_of_argument:
-      case From::computed: {
-        StoragePtr storage = out.from == From::computed
-                                 ? made[out.index]
-                                 : arguments.tensors[out.index].impl().storage;
-        results.emplace_back(
-            TensorImpl::create(std::move(storage), out.dtype, out.sizes, out.strides, out.offset));
-        break;
-      }
+      case From::computed: results.push_back(out.over(made[out.index])); break;
     }
   }
   return results;

@@ -6,6 +6,12 @@
 /// arguments and on tensors it captured, which it reads and never writes; it does nothing else.
 /// What can be seen of that promise is checked when the body is recorded. Audit mode runs the body
 /// again on every call and compares what it would have done.
+///
+/// Note [Stand-ins]
+/// The body is recorded on stand-ins: tensors that look like the arguments over storages of their
+/// own. So a captured tensor is never taken for an argument that shares its memory in the first
+/// call, and is itself in all calls after it. Arguments that share memory with each other have
+/// stand-ins that do, too; that is part of the key.
 #pragma once
 
 #include <functional>
@@ -35,6 +41,47 @@ namespace compile_detail {
 template <class T>
 concept ListsMembers = requires(T& value) { T::visit(value, [](auto&) {}); };
 
+template <class V>
+concept Range = requires(V& value) { std::begin(value) != std::end(value); };
+template <class V>
+using ElementOf = decltype(*std::begin(std::declval<V&>()));
+
+/// Whether there may be tensors in a value.
+template <class T>
+constexpr bool holds_tensors() {
+  using V = std::remove_cvref_t<T>;
+  if constexpr (std::is_same_v<V, Tensor>) return true;
+  else if constexpr (std::is_arithmetic_v<V> || std::is_enum_v<V> ||
+                     std::is_convertible_v<const V&, std::string_view>)
+    return false;
+  else if constexpr (ListsMembers<V>) return true;
+  else if constexpr (requires(V& v) {
+                       v.has_value();
+                       *v;
+                     })
+    return holds_tensors<decltype(*std::declval<V&>())>();
+  else if constexpr (Range<V>) return holds_tensors<ElementOf<V>>();
+  else if constexpr (requires { std::tuple_size<V>::value; })
+    return []<size_t... I>(std::index_sequence<I...>) {
+      return (holds_tensors<std::tuple_element_t<I, V>>() || ...);
+    }(std::make_index_sequence<std::tuple_size_v<V>>{});
+  else return false;
+}
+/// Whether a value refers to tensors that somebody else holds: std::span and the like. Copies of it
+/// do so, too.
+template <class T>
+constexpr bool borrows_tensors() {
+  using V = std::remove_cvref_t<T>;
+  if constexpr (Range<V>)
+    return holds_tensors<V>() && (std::is_trivially_copyable_v<V> || std::is_array_v<V>);
+  else return false;
+}
+/// A list of borrowed tensors, which can be borrowed from elsewhere instead.
+template <class T>
+concept TensorSpan =
+    borrows_tensors<T>() && std::is_same_v<std::remove_cvref_t<ElementOf<T>>, Tensor> &&
+    std::is_constructible_v<std::remove_cvref_t<T>, Tensor*, size_t>;
+
 /// Tensors, numbers, text, optionals, containers and tuples of these, and structs that list their
 /// members.
 template <class T>
@@ -50,18 +97,25 @@ constexpr bool is_replayable() {
                        *v;
                      })
     return is_replayable<decltype(*std::declval<V&>())>();
-  else if constexpr (requires(V& v) { std::begin(v) != std::end(v); })
-    return is_replayable<decltype(*std::begin(std::declval<V&>()))>();
+  else if constexpr (Range<V>)
+    return is_replayable<ElementOf<V>>() && !borrows_tensors<ElementOf<V>>();
   else if constexpr (requires { std::tuple_size<V>::value; })
     return []<size_t... I>(std::index_sequence<I...>) {
       return (is_replayable<std::tuple_element_t<I, V>>() && ...);
     }(std::make_index_sequence<std::tuple_size_v<V>>{});
   else return false;
 }
+template <class T>
+constexpr bool is_argument() {
+  using V = std::remove_cvref_t<T>;
+  return is_replayable<V>() &&
+         (!holds_tensors<V>() || TensorSpan<V> ||
+          (!borrows_tensors<V>() && std::is_copy_constructible_v<V>));
+}
 template <class Result, class... Args>
 inline constexpr bool replayable = !std::is_void_v<Result> && !std::is_reference_v<Result> &&
                                    std::is_copy_constructible_v<Result> &&
-                                   is_replayable<Result>() && (is_replayable<Args>() && ...);
+                                   is_replayable<Result>() && (is_argument<Args>() && ...);
 [[noreturn]] void refuse_types();
 
 /// Calls on_tensor(Tensor&) for all tensors in a value and on_plain(bytes) for all else that is in
@@ -82,7 +136,7 @@ void visit_value(T& value, OnTensor& on_tensor, OnPlain& on_plain) {
     const bool there = value.has_value();
     again(there);
     if (there) again(*value);
-  } else if constexpr (requires { std::begin(value) != std::end(value); }) {
+  } else if constexpr (Range<V>) {
     const auto count = static_cast<uint64_t>(std::distance(std::begin(value), std::end(value)));
     again(count);
     for (auto&& part : value) again(part);
@@ -110,15 +164,17 @@ struct ReplayValues {
 /// What one session can replay.
 class Replays {
  public:
-  /// Runs the function and lists what it returned.
-  using Body = std::function<ReplayValues()>;
+  /// Runs the function with these tensors in the place of its arguments', in their order, and lists
+  /// what it returned.
+  using Body = std::function<ReplayValues(const std::vector<Tensor>&)>;
   struct Entry;
 
   explicit Replays(std::shared_ptr<Session> session) : session_(std::move(session)) {}
   /// Null if there was no such call yet. In audit mode the body is recorded, too.
   std::shared_ptr<const Entry> find(const ReplayValues& arguments, const Body& body) const;
-  /// Records the body and runs it. Throws if it does what no pure function does.
-  void record(const ReplayValues& arguments, const Body& body);
+  /// Records the body and runs it; the tensors of the result. Throws if it does what no pure function
+  /// does.
+  std::vector<Tensor> record(const ReplayValues& arguments, const Body& body);
   /// The tensors of the result for these arguments.
   std::vector<Tensor> run(const Entry& entry, const ReplayValues& arguments) const;
   static const void* form_of(const Entry& entry);
@@ -130,17 +186,51 @@ class Replays {
   std::vector<std::shared_ptr<const Entry>> entries_;  ///< the last recorded one first
 };
 
-/// Calls `call`, or replays what it did with such arguments.
-template <class Result, class Call, class... Args>
-Result replay(Replays& replays, Call&& call, Args&... args) {
+/// An argument of one call of the body, with stand-ins for its tensors; see Note [Stand-ins].
+template <class T>
+struct Argument {
+  std::conditional_t<holds_tensors<T>(), std::remove_cvref_t<T>, T&> value;
+  explicit Argument(std::remove_reference_t<T>& given) : value(given) {}
+  template <class Fn>
+  void visit_tensors(Fn& fn) {
+    auto nothing = [](std::string_view) {};
+    if constexpr (holds_tensors<T>()) visit_value(value, fn, nothing);
+  }
+};
+template <TensorSpan T>
+struct Argument<T> {
+  std::vector<Tensor> tensors;
+  std::remove_cvref_t<T> value;
+  explicit Argument(std::remove_reference_t<T>& given)
+      : tensors(std::begin(given), std::end(given)), value(tensors.data(), tensors.size()) {}
+  template <class Fn>
+  void visit_tensors(Fn& fn) {
+    for (Tensor& t : tensors) fn(t);
+  }
+};
+
+/// Calls `fn`, or replays what it did with such arguments.
+template <class Result, class... Args, class F>
+Result replay(Replays& replays, F& fn, Args&&... args) {
   ReplayValues arguments;
   arguments.words.push_back(typeid(Result(Args...)).hash_code());
   (arguments.add_all(args), ...);
   std::optional<Result> result;
   auto nothing = [](std::string_view) {};
-  const Replays::Body body = [&] {
+  const Replays::Body body = [&](const std::vector<Tensor>& stand_ins) {
+    std::tuple<Argument<Args>...> given(args...);
+    size_t next = 0;
+    auto stand_in = [&](auto& t) {
+      if constexpr (std::is_const_v<std::remove_reference_t<decltype(t)>>) refuse_types();
+      else t = stand_ins[next++];
+    };
+    std::apply([&](auto&... argument) { (argument.visit_tensors(stand_in), ...); }, given);
     const base::UserCodeScope user;
-    result.emplace(call());
+    std::apply(
+        [&](auto&... argument) {
+          result.emplace(std::invoke(fn, static_cast<Args&&>(argument.value)...));
+        },
+        given);
     ReplayValues values;
     values.add_all(*result);
     auto form = std::make_shared<Result>(*result);
@@ -149,15 +239,16 @@ Result replay(Replays& replays, Call&& call, Args&... args) {
     values.form = std::move(form);
     return values;
   };
+  std::vector<Tensor> tensors;
   if (const auto entry = replays.find(arguments, body)) {
-    std::vector<Tensor> tensors = replays.run(*entry, arguments);
+    tensors = replays.run(*entry, arguments);
     result.emplace(*static_cast<const Result*>(Replays::form_of(*entry)));
-    size_t next = 0;
-    auto fill = [&](Tensor& t) { t = std::move(tensors[next++]); };
-    visit_value(*result, fill, nothing);
   } else {
-    replays.record(arguments, body);
+    tensors = replays.record(arguments, body);
   }
+  size_t next = 0;
+  auto fill = [&](Tensor& t) { t = std::move(tensors[next++]); };
+  visit_value(*result, fill, nothing);
   return std::move(*result);
 }
 

@@ -2,6 +2,7 @@
 
 #include "grapnel/base/source_site.h"
 #include "grapnel/capture/recorder.h"
+#include "grapnel/ops/on_failure.h"
 
 namespace grapnel::compile_detail {
 
@@ -24,6 +25,12 @@ class Inspector final : public record::Sink {
 
 Graph trace_list(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& fn,
                  const std::vector<Tensor>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i)
+    check(!record::active() || !inputs[i].defined() || !inputs[i].impl().storage->pending() ||
+              record::is_lost(inputs[i]),
+          "trace: input ", i, " is made by the compiled function that calls trace, which has not "
+          "computed it yet.\nCall trace outside of compiled functions, or on a tensor that looks "
+          "like it and was made outside.");
   Inspector inspector;
   record::RecordScope scope(inspector);
   std::vector<capture::ValueId> in, out;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/base/checked.h"
 #include "grapnel/base/hold_signals.h"
 #include "grapnel/base/on_this_thread.h"
 
@@ -27,8 +28,8 @@ class Epoch::Work {
         next_(first),
         wanted_(first),
         end_(end),
-        ahead_(options.prefetch > 0 ? options.prefetch : 2 * options.workers),
-        workers_(std::min(options.workers, end - first)) {}
+        workers_(std::min(options.workers, end - first)),
+        ahead_(std::min(options.prefetch > 0 ? options.prefetch : 2 * workers_, end - first)) {}
 
   ~Work() {
     {
@@ -108,7 +109,7 @@ class Epoch::Work {
   std::mutex mutex_;
   std::condition_variable room_, done_;
   int64_t next_, wanted_;
-  const int64_t end_, ahead_, workers_;
+  const int64_t end_, workers_, ahead_;
   bool stopped_ = false;
   std::map<int64_t, Result> results_;
   std::vector<std::thread> threads_;
@@ -148,8 +149,7 @@ DataLoader::DataLoader(DatasetPtr dataset, const DataLoaderOptions& options)
 
 int64_t DataLoader::batches(size_t examples) const {
   const auto n = static_cast<int64_t>(examples);
-  return options_.drop_last ? n / options_.batch_size
-                            : (n + options_.batch_size - 1) / options_.batch_size;
+  return options_.drop_last ? n / options_.batch_size : ceil_div(n, options_.batch_size);
 }
 
 int64_t DataLoader::size() const { return batches(options_.sampler->order(0).size()); }

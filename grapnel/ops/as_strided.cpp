@@ -8,14 +8,34 @@ namespace grapnel {
 
 namespace {
 
-/// One past the last element of the storage that `g` touches.
-int64_t end_of(const Geometry& g) {
+/// One past the last element of the storage that `g` touches. Fails where that is beyond all
+/// memory.
+int64_t end_of(const Geometry& g, const char* op) {
+  check(g.sizes.size() == g.strides.size(), op, ": ", g.sizes.size(), " sizes ", g.sizes, " but ",
+        g.strides.size(), " strides ", g.strides, ".\nGive one stride per size.");
+  check(g.offset >= 0 && g.offset <= attrs::kFarthest, op, ": the offset must be from 0 to ",
+        attrs::kFarthest, ", got ", g.offset, ".");
   int64_t last = g.offset;
+  const bool empty = checked_numel(g.sizes, op) == 0;
   for (int i = 0; i < g.sizes.size(); ++i) {
-    if (g.sizes[i] == 0) return 0;  // nothing lies anywhere
-    last += (g.sizes[i] - 1) * g.strides[i];
+    const int64_t stride = g.strides[i];
+    check(stride >= 0, op, ": strides must not be negative, got ", g.strides,
+          ".\nUse flip to turn a dimension around.");
+    check(stride <= attrs::kFarthest, op, ": stride ", stride, " is larger than any memory.");
+    if (!empty) last = checked_add(last, checked_mul(g.sizes[i] - 1, stride, op), op);
   }
-  return last + 1;
+  if (empty) return 0;  // nothing lies anywhere
+  return checked_add(last, int64_t{1}, op);
+}
+
+/// Fails unless `t`, the operand called so, has the sizes of `g`.
+void check_lies_as(const char* op, const char* operand, const Tensor& t, const Geometry& g) {
+  check(t.shape() == g.sizes, op, ": ", operand, " has shape ", t.shape(), ", and ", g.sizes,
+        " was expected.");
+}
+void check_both(const char* op, const StridedAttrs& a) {
+  end_of(a.base, op);
+  end_of(a.view, op);
 }
 
 /// Whether two elements of `g` may lie in one place. Sorted by stride, each dimension must step
@@ -46,8 +66,9 @@ struct Window {
   /// is the window itself.
   Window(const StridedAttrs& a, DType dtype, const Tensor& values) {
     const int64_t begin = std::min(a.base.offset, a.view.offset);
-    const int64_t end = std::max({end_of(a.base), end_of(a.view), begin});
-    borrowed = values.defined() && begin == a.base.offset && end == end_of(a.base) &&
+    const int64_t base_end = end_of(a.base, "as_strided");
+    const int64_t end = std::max({base_end, end_of(a.view, "as_strided"), begin});
+    borrowed = values.defined() && begin == a.base.offset && end == base_end &&
                make_alias(values, {a.base.sizes, a.base.strides, 0}).is_contiguous();
     memory = borrowed ? values : zeros({end - begin}, dtype);
     base = alias(a.base, begin);
@@ -83,11 +104,36 @@ StridedAttrs transposed_sample() { return {{{3, 4}, {1, 3}, 0}, {{2, 3}, {3, 1},
 }  // namespace
 
 Geometry AsStrided::geometry(const Tensor& x, const Attrs& a) {
+  // Gradients are carried by the two geometries alone, so the base must lie as it did when the call
+  // was recorded.
+  check(x.shape() == a.base.sizes && x.impl().strides == a.base.strides &&
+            x.storage_offset() == a.base.offset,
+        "as_strided: the tensor was expected with shape ", a.base.sizes, ", strides ",
+        a.base.strides, " and offset ", a.base.offset, ", but has ", x.shape(), ", ", x.strides(),
+        " and ", x.storage_offset(), ".");
   const auto capacity = static_cast<int64_t>(x.impl().storage->bytes() / x.element_size());
-  check(end_of(a.view) <= capacity, "as_strided: size ", a.view.sizes, ", stride ", a.view.strides,
-        " and offset ", a.view.offset, " reach element ", end_of(a.view) - 1,
-        ", but the storage has ", capacity, " elements.");
+  const int64_t end = end_of(a.view, "as_strided");
+  check(end <= capacity, "as_strided: size ", a.view.sizes, ", stride ", a.view.strides,
+        " and offset ", a.view.offset, " reach element ", end - 1, ", but the storage has ",
+        capacity, " elements.");
   return a.view;
+}
+
+void AsStridedBackward::infer(Inputs in, const Attrs& a, Specs& out) {
+  check_both(name.data(), a);
+  check_lies_as(name.data(), "the gradient", *in[0], a.view);
+  out.push_back({a.base.sizes, in[0]->dtype()});
+}
+void AsStridedCopy::infer(Inputs in, const Attrs& a, Specs& out) {
+  check_both(name.data(), a);
+  check_lies_as(name.data(), "the tensor", *in[0], a.base);
+  out.push_back({a.view.sizes, in[0]->dtype()});
+}
+void AsStridedScatter::infer(Inputs in, const Attrs& a, Specs& out) {
+  check_both(name.data(), a);
+  check_lies_as(name.data(), "the base", *in[0], a.base);
+  check_lies_as(name.data(), "the source", *in[1], a.view);
+  out.push_back({a.base.sizes, in[0]->dtype()});
 }
 
 void AsStridedBackward::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
@@ -158,14 +204,7 @@ Tensor as_strided_scatter(const Tensor& base, const Tensor& source, const Geomet
 Tensor Tensor::as_strided(IntArrayRef size, IntArrayRef stride,
                           std::optional<int64_t> storage_offset) const {
   GRAPNEL_CALL_SITE;
-  check(size.size() == stride.size(), "as_strided: ", size.size(), " sizes ", size, " but ",
-        stride.size(), " strides ", stride, ".\nGive one stride per size.");
-  checked_numel(size, "as_strided");
-  for (int64_t s : stride)
-    check(s >= 0, "as_strided: strides must not be negative, got ", stride,
-          ".\nUse flip to turn a dimension around.");
   const int64_t offset = storage_offset.value_or(this->storage_offset());
-  check(offset >= 0, "as_strided: the offset must not be negative, got ", offset, ".");
   return as_strided_view(*this, {Shape(size), Shape(stride), offset});
 }
 

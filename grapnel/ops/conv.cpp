@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "grapnel/ops/attr_check.h"
 #include "grapnel/ops/autocast.h"
 #include "grapnel/ops/dense.h"
 #include "grapnel/ops/kernels/conv.h"
@@ -113,37 +114,58 @@ void add_bias(const Tensor& bias, const Tensor& out, const kernels::Tile& tile) 
 
 // --- what fits ---
 
-int64_t output_size(int64_t size, int64_t kernel, const ConvAttrs& attrs, int i) {
-  return (size + 2 * attrs.padding[i] - attrs.dilation[i] * (kernel - 1) - 1) / attrs.stride[i] + 1;
+void check_types(const Tensor& a, const Tensor& b, const char* names) {
+  check(is_floating(a.dtype()), "conv2d: not defined for ", a.dtype(),
+        ".\nConvert first: x.to(kFloat32).");
+  check(a.dtype() == b.dtype(), "conv2d: ", names, " must have one type, got ", a.dtype(), " and ",
+        b.dtype(), ".");
 }
 
-void check_fits(const Tensor& x, const Tensor& weight, const ConvAttrs& attrs) {
-  check(is_floating(x.dtype()), "conv2d: not defined for ", x.dtype(),
-        ".\nConvert first: x.to(kFloat32).");
-  check(x.dtype() == weight.dtype(), "conv2d: x and weight must have one type, got ", x.dtype(),
-        " and ", weight.dtype(), ".");
-  check(x.dim() == 4 && weight.dim() == 4,
+/// The shape of the result for x and weight of these shapes.
+Shape result_shape(const Shape& x, const Shape& weight, const ConvAttrs& attrs) {
+  check(x.size() == 4 && weight.size() == 4,
         "conv2d: x must be [batch, channels, height, width] and weight [out_channels, channels / "
         "groups, ",
-        "height, width], got shapes ", x.shape(), " and ", weight.shape(), ".");
+        "height, width], got shapes ", x, " and ", weight, ".");
+  attrs::pair("conv2d", "stride", attrs.stride, 1);
+  attrs::pair("conv2d", "dilation", attrs.dilation, 1);
+  attrs::pair("conv2d", "padding", attrs.padding, 0);
   const int64_t g = attrs.groups;
-  check(g >= 1 && weight.size(0) % g == 0,
-        "conv2d: groups must divide the number of output channels: weight is ", weight.shape(),
+  check(g >= 1 && weight[0] % g == 0,
+        "conv2d: groups must divide the number of output channels: weight is ", weight,
         ", groups ", g, ".");
-  check(x.size(1) == weight.size(1) * g, "conv2d: x has ", x.size(1), " channels, weight takes ",
-        weight.size(1) * g, " (weight is ", weight.shape(), ", groups ", g, ").");
+  const int64_t channels = checked_mul(weight[1], g, "conv2d");
+  check(x[1] == channels, "conv2d: x has ", x[1], " channels, weight takes ", channels,
+        " (weight is ", weight, ", groups ", g, ").");
+  Shape out{x[0], weight[0]};
   for (int i = 0; i < 2; ++i) {
-    check(attrs.stride[i] >= 1 && attrs.dilation[i] >= 1 && attrs.padding[i] >= 0,
-          "conv2d: stride and dilation must be at least 1 and padding ",
-          "not negative, got stride ", attrs.stride, ", padding ", attrs.padding, ", dilation ",
-          attrs.dilation, ".");
-    const int64_t kernel = weight.size(2 + i), reach = attrs.dilation[i] * (kernel - 1) + 1,
-                  room = x.size(2 + i) + 2 * attrs.padding[i];
-    check(kernel >= 1, "conv2d: the kernel is empty: weight is ", weight.shape(), ".");
+    const int64_t kernel = weight[2 + i];
+    check(kernel >= 1, "conv2d: the kernel is empty: weight is ", weight, ".");
+    const int64_t reach =
+                      checked_mul(attrs.dilation[i], kernel - 1, "conv2d, reach of the kernel") + 1,
+                  room = checked_add(x[2 + i], 2 * attrs.padding[i], "conv2d, size with padding");
     check(reach <= room, "conv2d: the kernel reaches over ", reach, " elements, but x has ", room,
-          " with padding in dimension ", 2 + i, " (x is ", x.shape(), ", weight ", weight.shape(),
+          " with padding in dimension ", 2 + i, " (x is ", x, ", weight ", weight,
           ").\nUse more padding or a smaller kernel.");
+    out.push_back((room - reach) / attrs.stride[i] + 1);
   }
+  return out;
+}
+
+/// Fails unless g can be the gradient of conv2d for x and weight of these shapes.
+void check_gradient(std::string_view op, const Tensor& g, const Shape& x, const Shape& weight,
+                    const ConvAttrs& attrs) {
+  checked_numel(x, op.data());
+  checked_numel(weight, op.data());
+  const Shape result = result_shape(x, weight, attrs);
+  check(g.shape() == result, op, ": x ", x, " and weight ", weight, " give ", result,
+        ", but the gradient has shape ", g.shape(), ".");
+}
+void check_four_dims(std::string_view op, const Tensor& a, const Tensor& b, const ConvAttrs& attrs) {
+  check(a.dim() == 4 && b.dim() == 4, op, ": tensors with 4 dimensions are expected, got shapes ",
+        a.shape(), " and ", b.shape(), ".");
+  attrs::pair(op, "the size", attrs.size, 0);
+  check(attrs.groups >= 1, op, ": groups must be at least 1, got ", attrs.groups, ".");
 }
 
 Tensor backward_input(const Tensor& g, const Tensor& weight, ConvAttrs attrs, const Shape& size) {
@@ -197,14 +219,13 @@ bool conv2d_backward_input_in_pieces(Inputs in, const void* attrs, const Tensor&
 
 void Conv2d::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Tensor &x = *in[0], &weight = *in[1], &bias = *in[2];
-  check_fits(x, weight, attrs);
+  check_types(x, weight, "x and weight");
+  const Shape sizes = result_shape(x.shape(), weight.shape(), attrs);
   if (bias.defined())
     check(bias.dim() == 1 && bias.size(0) == weight.size(0) && bias.dtype() == x.dtype(),
           "conv2d: bias must be ", x.dtype(), "[", weight.size(0),
           "], one number per output channel, got ", bias.dtype(), bias.shape(), ".");
-  out.push_back({{x.size(0), weight.size(0), output_size(x.size(2), weight.size(2), attrs, 0),
-                  output_size(x.size(3), weight.size(3), attrs, 1)},
-                 x.dtype()});
+  out.push_back({sizes, x.dtype()});
 }
 
 void Conv2d::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
@@ -241,8 +262,12 @@ Samples Conv2d::samples() {
 
 void Conv2dBackwardInput::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Tensor &g = *in[0], &weight = *in[1];
-  out.push_back(
-      {{g.size(0), weight.size(1) * attrs.groups, attrs.size[0], attrs.size[1]}, g.dtype()});
+  check_types(g, weight, "the gradient and weight");
+  check_four_dims(name, g, weight, attrs);
+  const Shape x{g.size(0), checked_mul(weight.size(1), attrs.groups, name.data()), attrs.size[0],
+                attrs.size[1]};
+  check_gradient(name, g, x, weight.shape(), attrs);
+  out.push_back({x, g.dtype()});
 }
 void Conv2dBackwardInput::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   run_conv2d_backward_input(in, &attrs, out[0]);
@@ -262,7 +287,11 @@ Samples Conv2dBackwardInput::samples() {
 
 void Conv2dBackwardWeight::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Tensor &x = *in[0], &g = *in[1];
-  out.push_back({{g.size(1), x.size(1) / attrs.groups, attrs.size[0], attrs.size[1]}, g.dtype()});
+  check_types(x, g, "x and the gradient");
+  check_four_dims(name, x, g, attrs);
+  const Shape weight{g.size(1), x.size(1) / attrs.groups, attrs.size[0], attrs.size[1]};
+  check_gradient(name, g, x.shape(), weight, attrs);
+  out.push_back({weight, g.dtype()});
 }
 void Conv2dBackwardWeight::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   if (out[0].numel() == 0) return;

@@ -89,7 +89,7 @@ Tensor Tensor::repeat(IntArrayRef repeats) const {
     // A new dimension of that many equal entries, merged with the one it repeats.
     Shape repeated = sizes;
     repeated.insert(i, count);
-    sizes[i] *= count;
+    sizes[i] = checked_mul(sizes[i], count, "repeat");
     out = out.unsqueeze(i).expand(repeated).reshape(sizes);
   }
   // A dimension of size 1 needs no copy to be repeated, but the result must have memory of its own.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "grapnel/ops/attr_check.h"
 #include "grapnel/ops/kernels/convert_kernel.h"
 #include "grapnel/ops/loop_nest.h"
 #include "grapnel/ops/random.h"
@@ -57,13 +58,13 @@ int64_t span_of(const char* what, IntArrayRef sizes, IntArrayRef strides) {
   check(sizes.size() == strides.size(), what, ": ", sizes.size(), " sizes ", sizes, " but ",
         strides.size(), " strides ", strides, ".");
   int64_t elements = checked_numel(sizes, what) > 0 ? 1 : 0;
-  for (size_t i = 0; elements > 0 && i < sizes.size(); ++i) {
+  for (size_t i = 0; i < sizes.size(); ++i) {
     check(strides[i] >= 0, what, ": strides must not be negative, got ", strides,
           ".\nUse flip() to walk backwards.");
-    int64_t reach = 0;
-    check(!__builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) &&
-              !__builtin_add_overflow(elements, reach, &elements),
-          what, ": sizes ", sizes, " with strides ", strides, " do not fit in memory.");
+    check(strides[i] <= attrs::kFarthest, what, ": stride ", strides[i],
+          " is larger than any memory.");
+    if (elements > 0)
+      elements = checked_add(elements, checked_mul(sizes[i] - 1, strides[i], what), what);
   }
   return elements;
 }
@@ -249,6 +250,7 @@ Tensor from_blob(void* data, IntArrayRef sizes, const TensorOptions& options) {
 }
 Tensor from_blob(void* data, IntArrayRef sizes, const Deleter& deleter,
                  const TensorOptions& options) {
+  checked_numel(sizes, "from_blob");
   return from_blob(data, sizes, contiguous_strides(Shape(sizes)), deleter, options);
 }
 Tensor from_blob(void* data, IntArrayRef sizes, IntArrayRef strides, const TensorOptions& options) {
@@ -259,7 +261,8 @@ Tensor from_blob(void* data, IntArrayRef sizes, IntArrayRef strides, const Delet
   const int64_t elements = span_of("from_blob", sizes, strides);
   check(data || elements == 0, "from_blob: the memory is null, but a tensor of shape ", sizes,
         " has elements.");
-  const auto bytes = static_cast<size_t>(elements) * element_size(options.dtype());
+  const size_t bytes =
+      checked_mul(static_cast<size_t>(elements), element_size(options.dtype()), "from_blob");
   return finish(Tensor(TensorImpl::create(Storage::borrow(data, bytes, deleter), options.dtype(),
                                           Shape(sizes), Shape(strides))),
                 options);

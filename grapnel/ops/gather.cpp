@@ -8,18 +8,20 @@ namespace grapnel {
 
 namespace {
 
-/// The index may be smaller than x in every dimension but `dim`, where its size is free.
-void check_shapes(const Tensor& x, const Tensor& index, int64_t dim, std::string_view op) {
+/// The index may be smaller than x, of these sizes, in every dimension but `dim`, where its size is
+/// free.
+void check_shapes(const Shape& x, const Tensor& index, int64_t dim, std::string_view op) {
   check_index_type(index, op);
-  const int rank = std::max(x.shape().size(), 1), index_rank = std::max(index.shape().size(), 1);
+  attrs::dim(op, dim, x.size());
+  const int rank = std::max(x.size(), 1), index_rank = std::max(index.shape().size(), 1);
   check(rank == index_rank || index.numel() == 0, op, ": the index has ", index.dim(),
-        " dimensions and the tensor ", x.dim(), " (shapes ", index.shape(), " and ", x.shape(),
+        " dimensions and the tensor ", x.size(), " (shapes ", index.shape(), " and ", x,
         "); they must agree.");
   if (index.numel() == 0) return;
   for (int d = 0; d < index.shape().size(); ++d)
-    check(d == dim || (d < x.shape().size() ? x.shape()[d] : 1) >= index.shape()[d], op,
-          ": the index of shape ", index.shape(), " is larger than the tensor of shape ", x.shape(),
-          " in dimension ", d, ".\nOnly dimension ", dim, " may be larger.");
+    check(d == dim || (d < x.size() ? x[d] : 1) >= index.shape()[d], op, ": the index of shape ",
+          index.shape(), " is larger than the tensor of shape ", x, " in dimension ", d,
+          ".\nOnly dimension ", dim, " may be larger.");
 }
 
 /// A 0-dimensional tensor as a vector of one.
@@ -91,7 +93,7 @@ Tensor repeated_index() { return sample_index({0, 2, 2, 1, 1, 1}, {2, 3}); }
 }  // namespace
 
 void Gather::infer(Inputs in, const Attrs& a, Specs& out) {
-  check_shapes(*in[0], *in[1], a.dim, name);
+  check_shapes(in[0]->shape(), *in[1], a.dim, name);
   out.push_back({in[1]->shape(), in[0]->dtype()});
 }
 void Gather::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
@@ -106,13 +108,20 @@ Grads Gather::grad(const Saved& s, const Tensor& g) {
   return {apply<GatherBackward>({s.attrs<Attrs>().dim, s.input_shape(0)}, g, s.input(1)), Tensor()};
 }
 
+void GatherBackward::infer(Inputs in, const Attrs& a, Specs& out) {
+  checked_numel(a.sizes, name.data());
+  check_shapes(a.sizes, *in[1], a.dim, name);
+  check(in[0]->shape() == in[1]->shape(), name, ": the gradient has shape ", in[0]->shape(),
+        " and the index ", in[1]->shape(), ".");
+  out.push_back({a.sizes, in[0]->dtype()});
+}
 void GatherBackward::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
   raw_zero(out[0]);
   if (in[0]->numel() > 0) add_at(out[0], checked_index(*in[1], out[0], a.dim, name), *in[0], a.dim);
 }
 
 void Scatter::infer(Inputs in, const Attrs& a, Specs& out) {
-  check_shapes(*in[0], *in[1], a.dim, name);
+  check_shapes(in[0]->shape(), *in[1], a.dim, name);
   check_source(*in[0], *in[1], *in[2], name);
   out.push_back({in[0]->shape(), in[0]->dtype()});
 }
@@ -134,7 +143,7 @@ Grads Scatter::grad(const Saved& s, const Tensor& g) {
 }
 
 void ScatterAdd::infer(Inputs in, const Attrs& a, Specs& out) {
-  check_shapes(*in[0], *in[1], a.dim, name);
+  check_shapes(in[0]->shape(), *in[1], a.dim, name);
   check_source(*in[0], *in[1], *in[2], name);
   out.push_back({in[0]->shape(), in[0]->dtype()});
 }

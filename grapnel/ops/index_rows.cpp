@@ -30,7 +30,10 @@ Shape without(Shape values, const Shape& dims) {
   return values;
 }
 
-Shape rows_shape(const Shape& x, const Shape& dims, const Shape& positions) {
+Shape rows_shape(std::string_view op, const Shape& x, const Shape& dims, const Tensor& index) {
+  check_index_type(index, op);
+  attrs::dims(op, dims, x.size());
+  const Shape& positions = index.shape();
   Shape out = without(x, dims);
   for (int i = 0; i < positions.size(); ++i) out.insert(place_of(dims) + i, positions[i]);
   return out;
@@ -133,8 +136,7 @@ Tensor sample_positions(std::initializer_list<int64_t> values) {
 }  // namespace
 
 void Index::infer(Inputs in, const Attrs& a, Specs& out) {
-  check_index_type(*in[1], name);
-  out.push_back({rows_shape(in[0]->shape(), a.dims, in[1]->shape()), in[0]->dtype()});
+  out.push_back({rows_shape(name, in[0]->shape(), a.dims, *in[1]), in[0]->dtype()});
 }
 void Index::read(Inputs in, const Attrs& a, const Tensor& out, std::string_view op) {
   const Tensor positions = checked_positions(*in[1], in[0]->shape(), a.dims, op);
@@ -155,6 +157,13 @@ Samples Index::samples() {
           sample({sample_tensor({2, 3, 2}), sample_positions({3, 1})}, Attrs{{0, 2}})};
 }
 
+void IndexBackward::infer(Inputs in, const Attrs& a, Specs& out) {
+  checked_numel(a.sizes, name.data());
+  const Shape rows = rows_shape(name, a.sizes, a.dims, *in[1]);
+  check(in[0]->shape() == rows, name, ": the positions select ", rows, " of a tensor of shape ",
+        a.sizes, ", but the gradient has shape ", in[0]->shape(), ".");
+  out.push_back({a.sizes, in[0]->dtype()});
+}
 void IndexBackward::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
   raw_zero(out[0]);
   Tensor positions = checked_positions(*in[1], a.sizes, a.dims, name), rows = *in[0];
@@ -193,9 +202,8 @@ Samples IndexBackward::samples() {
 }
 
 void IndexPut::infer(Inputs in, const Attrs& a, Specs& out) {
-  check_index_type(*in[1], name);
   const Tensor &x = *in[0], &values = *in[2];
-  const Shape expected = rows_shape(x.shape(), a.dims, in[1]->shape());
+  const Shape expected = rows_shape(name, x.shape(), a.dims, *in[1]);
   check(values.shape() == expected, name, ": the positions select ", expected,
         " of a tensor of shape ", x.shape(), ", but the values have shape ", values.shape(), ".");
   check(values.dtype() == x.dtype(), name, ": the values are ", values.dtype(),
@@ -220,7 +228,7 @@ Grads IndexPut::grad(const Saved& s, const Tensor& g) {
   Tensor of_self = g;
   if (s.needs(0) && !a.accumulate)
     of_self = apply<IndexPut>(a, g, positions,
-                              zeros(rows_shape(g.shape(), a.dims, positions.shape()), g.dtype()));
+                              zeros(rows_shape(name, g.shape(), a.dims, positions), g.dtype()));
   return {of_self, Tensor(), s.needs(2) ? index_rows(g, a.dims, positions) : Tensor()};
 }
 Samples IndexPut::samples() {

@@ -56,11 +56,19 @@ Tensor cat_list(Inputs in, int dim) {
 }  // namespace
 
 void Cat::infer(Inputs in, const Attrs& a, Specs& out) {
-  const int dim = static_cast<int>(a.dim);
+  check(!in.empty(), "cat: the list of tensors is empty; at least one is needed.");
+  const int dim = attrs::dim_to_cut(name, a.dim, in[0]->shape().size());
   check_joinable(in, dim);
+  check(a.sizes.size() == 1 || static_cast<size_t>(a.sizes.size()) == in.size(), "cat: ",
+        in.size(), " tensors, but the sizes of ", a.sizes.size(), " are given.");
   Shape sizes = in[0]->shape();
   sizes[dim] = 0;
-  for (const Tensor* t : in) sizes[dim] += t->shape()[dim];
+  for (size_t i = 0; i < in.size(); ++i) {
+    const int64_t size = in[i]->shape()[dim], given = a.size_of(static_cast<int>(i));
+    check(size == given, "cat: tensor ", i, " was given with size ", given, " in dimension ", dim,
+          ", but has ", size, ".");
+    sizes[dim] = checked_add(sizes[dim], size, "cat");
+  }
   out.push_back({sizes, result_type(in)});
 }
 void Cat::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
@@ -84,12 +92,14 @@ Grads Cat::grad(const Saved& s, const Tensor& g) {
 }
 
 void Stack::infer(Inputs in, const Attrs& a, Specs& out) {
+  check(!in.empty(), "stack: the list of tensors is empty; at least one is needed.");
   Shape sizes = in[0]->shape();
+  const int dim = attrs::dim(name, a.dim, sizes.size() + 1);
   for (size_t i = 1; i < in.size(); ++i)
     check(in[i]->shape() == sizes, "stack: all tensors must have one shape, but tensor 0 is ",
           sizes, " and tensor ", i, " is ", in[i]->shape(),
           ".\nUse cat to join tensors of different sizes.");
-  sizes.insert(static_cast<int>(a.dim), static_cast<int64_t>(in.size()));
+  sizes.insert(dim, static_cast<int64_t>(in.size()));
   out.push_back({sizes, result_type(in)});
 }
 void Stack::run(Inputs in, const Attrs& a, std::span<Tensor> out) {

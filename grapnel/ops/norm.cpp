@@ -1,6 +1,7 @@
 #include "grapnel/ops/defs/norm.h"
 
 #include "grapnel/base/thread_pool.h"
+#include "grapnel/ops/attr_check.h"
 #include "grapnel/ops/autocast.h"
 #include "grapnel/ops/dense.h"
 #include "grapnel/ops/kernels/row.h"
@@ -26,6 +27,19 @@ Shape leading(const Shape& s, int64_t dims) {
   return out;
 }
 Shape trailing(const Shape& s, int64_t dims) { return Shape(std::span(s.end() - dims, s.end())); }
+
+/// Fails unless x has the dimensions that are normalised, and weight and bias, where given, their
+/// shape.
+void check_normalised(std::string_view op, const Tensor& x, const NormAttrs& attrs,
+                      const Tensor& weight, const Tensor& bias) {
+  check(attrs.dims >= 1 && attrs.dims <= x.dim(), op, ": ", attrs.dims,
+        " dimensions are to be normalised, but x has shape ", x.shape(), ".");
+  const Shape normalised = trailing(x.shape(), attrs.dims);
+  for (const Tensor* t : {&weight, &bias})
+    check(!t->defined() || t->shape() == normalised, op,
+          ": weight and bias must have the normalised shape ", normalised, ", got ",
+          t->defined() ? t->shape() : Shape(), ".");
+}
 
 Shape last_dims(int64_t dims) {
   Shape out;
@@ -70,6 +84,7 @@ void for_row_pieces(int64_t rows, int64_t n, int64_t size, const Fn& fn) {
 void LayerNorm::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Tensor& x = *in[0];
   check_floating(name, x);
+  check_normalised(name, x, attrs, *in[1], *in[2]);
   const DType wide = dtype_of(compute_type(x.dtype()));
   out.push_back({x.shape(), x.dtype()});
   out.push_back({leading(x.shape(), attrs.dims), wide});
@@ -123,9 +138,14 @@ Samples LayerNorm::samples() {
           sample({sample_tensor({2, 2, 3}), Tensor(), Tensor()}, Attrs{.dims = 2, .eps = 1e-3})};
 }
 
-void LayerNormBackward::infer(Inputs in, const Attrs&, Specs& out) {
-  const Tensor &g = *in[0], &weight = *in[4];
+void LayerNormBackward::infer(Inputs in, const Attrs& attrs, Specs& out) {
+  const Tensor &g = *in[0], &x = *in[1], &mean = *in[2], &rstd = *in[3], &weight = *in[4];
   check_floating(name, g);
+  check_normalised(name, g, attrs, weight, Tensor());
+  const Shape rows = leading(g.shape(), attrs.dims);
+  check(x.shape() == g.shape() && mean.shape() == rows && rstd.shape() == rows, name,
+        ": the gradient has shape ", g.shape(), ", so x must have it, too, and the statistics ",
+        rows, "; got ", x.shape(), ", ", mean.shape(), " and ", rstd.shape(), ".");
   out.push_back({g.shape(), g.dtype()});
   if (weight.defined()) out.push_back({g.shape(), g.dtype()});
 }

@@ -1,6 +1,8 @@
 #include "grapnel/ops/defs/pool.h"
 
+#include "grapnel/ops/attr_check.h"
 #include "grapnel/ops/dense.h"
+#include "grapnel/ops/internal.h"
 #include "grapnel/ops/kernels/pool.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
@@ -59,21 +61,28 @@ int64_t pooled_size(int64_t size, const PoolAttrs& a, int d) {
   return room < 0 && !(a.ceil_mode && room + a.stride[d] > 0) ? 0 : count;
 }
 
-Shape pooled_shape(const Tensor& x, const PoolAttrs& a, std::string_view op) {
-  check(is_floating(x.dtype()), op, ": not defined for ", x.dtype(),
-        ".\nConvert first: x.to(kFloat32).");
-  check(x.dim() == 3 || x.dim() == 4, op,
-        ": x must be [batch, channels, height, width] or [channels, height, width], got shape ",
-        x.shape(), ".");
-  int64_t size[2];
-  for (int d = 0; d < 2; ++d) {
-    check(a.kernel[d] >= 1 && a.stride[d] >= 1 && a.dilation[d] >= 1, op,
-          ": kernel_size, stride and dilation must be at least 1, got ", a.kernel, ", ", a.stride,
-          " and ", a.dilation, ".");
-    check(a.padding[d] >= 0 && a.padding[d] <= a.kernel[d] / 2, op,
+void check_window(const PoolAttrs& a, std::string_view op) {
+  attrs::pair(op, "kernel_size", a.kernel, 1);
+  attrs::pair(op, "stride", a.stride, 1);
+  attrs::pair(op, "dilation", a.dilation, 1);
+  attrs::pair(op, "padding", a.padding, 0);
+  for (int d = 0; d < 2; ++d)
+    check(a.padding[d] <= a.kernel[d] / 2, op,
           ": padding must be at most half of kernel_size, got padding ", a.padding,
           ", kernel_size ", a.kernel, ".");
-    const int64_t image = x.size(d - 2);
+}
+
+/// What a pooling makes of an image of shape `x`.
+Shape pooled_shape(const Shape& x, DType dtype, const PoolAttrs& a, std::string_view op) {
+  check(is_floating(dtype), op, ": not defined for ", dtype,
+        ".\nConvert first: x.to(kFloat32).");
+  check(x.size() == 3 || x.size() == 4, op,
+        ": x must be [batch, channels, height, width] or [channels, height, width], got shape ", x,
+        ".");
+  check_window(a, op);
+  int64_t size[2];
+  for (int d = 0; d < 2; ++d) {
+    const int64_t image = x[x.size() - 2 + d];
     size[d] = pooled_size(image, a, d);
     bool fits = size[d] >= 1;
     // With gaps in the window it may fall beside a small image altogether.
@@ -83,10 +92,21 @@ Shape pooled_shape(const Tensor& x, const PoolAttrs& a, std::string_view op) {
       fits = first < image;
     }
     check(fits, op, ": a window of ", a.dilation[d] * (a.kernel[d] - 1) + 1,
-          " does not fit an image of ", image, " with padding ", a.padding[d], " (x is ", x.shape(),
+          " does not fit an image of ", image, " with padding ", a.padding[d], " (x is ", x,
           ").\nUse a smaller kernel or more padding.");
   }
-  return with_window(x.shape(), size[0], size[1]);
+  return with_window(x, size[0], size[1]);
+}
+
+/// The shape of the image whose pooling has the gradient g.
+Shape image_shape(const Tensor& g, const PoolAttrs& a, std::string_view op) {
+  check(g.dim() >= 2, op, ": the gradient must be an image, got shape ", g.shape(), ".");
+  attrs::pair(op, "the size of the image", a.size, 0);
+  const Shape image = with_window(g.shape(), a.size[0], a.size[1]);
+  const Shape pooled = pooled_shape(image, g.dtype(), a, op);
+  check(g.shape() == pooled, op, ": an image of shape ", image, " is pooled to ", pooled,
+        ", but the gradient has shape ", g.shape(), ".");
+  return image;
 }
 
 PoolAttrs with_size_of(PoolAttrs attrs, const Shape& x) {
@@ -109,7 +129,7 @@ PoolAttrs sample_attrs() {
 // --- max ---
 
 void MaxPool2d::infer(Inputs in, const Attrs& attrs, Specs& out) {
-  const Shape sizes = pooled_shape(*in[0], attrs, name);
+  const Shape sizes = pooled_shape(in[0]->shape(), in[0]->dtype(), attrs, name);
   out.push_back({sizes, in[0]->dtype()});
   out.push_back({sizes, kInt64});
 }
@@ -126,13 +146,19 @@ Grads MaxPool2d::grad(const Saved& s, const Grads& g) {
 Samples MaxPool2d::samples() { return {sample({sample_tensor({1, 2, 4, 5})}, sample_attrs())}; }
 
 void MaxPool2dBackward::infer(Inputs in, const Attrs& attrs, Specs& out) {
-  out.push_back({with_window(in[0]->shape(), attrs.size[0], attrs.size[1]), in[0]->dtype()});
+  const Tensor &g = *in[0], &index = *in[1];
+  check(index.dtype() == kInt64 && index.shape() == g.shape(), name,
+        ": the places must be i64 and of the gradient's shape ", g.shape(), ", got ",
+        index.dtype(), index.shape(), ".");
+  out.push_back({image_shape(g, attrs, name), g.dtype()});
 }
 void MaxPool2dBackward::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
+  const Tensor places = dense(*in[1], kInt64);
+  check_index_bounds(places, attrs.size[0] * attrs.size[1], in[1]->dim() - 1, name);
   in_compute_type(out[0], [&]<class T>(const Tensor& gx) {
     kernels::max_pool_backward<T>(params(gx.shape(), in[0]->shape(), attrs),
-                                  data<T>(dense(*in[0], dtype_v<T>)),
-                                  data<int64_t>(dense(*in[1], kInt64)), data<T>(gx));
+                                  data<T>(dense(*in[0], dtype_v<T>)), data<int64_t>(places),
+                                  data<T>(gx));
   });
 }
 Grads MaxPool2dBackward::grad(const Saved& s, const Tensor& g) {
@@ -151,7 +177,7 @@ Samples MaxPool2dBackward::samples() {
 // --- average ---
 
 void AvgPool2d::infer(Inputs in, const Attrs& attrs, Specs& out) {
-  out.push_back({pooled_shape(*in[0], attrs, name), in[0]->dtype()});
+  out.push_back({pooled_shape(in[0]->shape(), in[0]->dtype(), attrs, name), in[0]->dtype()});
 }
 void AvgPool2d::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   in_compute_type(out[0], [&]<class T>(const Tensor& y) {
@@ -165,7 +191,7 @@ Grads AvgPool2d::grad(const Saved& s, const Tensor& g) {
 Samples AvgPool2d::samples() { return {sample({sample_tensor({1, 2, 4, 5})}, sample_attrs())}; }
 
 void AvgPool2dBackward::infer(Inputs in, const Attrs& attrs, Specs& out) {
-  out.push_back({with_window(in[0]->shape(), attrs.size[0], attrs.size[1]), in[0]->dtype()});
+  out.push_back({image_shape(*in[0], attrs, name), in[0]->dtype()});
 }
 void AvgPool2dBackward::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   in_compute_type(out[0], [&]<class T>(const Tensor& gx) {

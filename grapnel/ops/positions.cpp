@@ -23,6 +23,22 @@ void for_nonzero(const Tensor& x, Fn fn) {
     if (on[i]) fn(i);
 }
 
+/// The number was found when the call was recorded; the values may be others now.
+void check_count(std::string_view op, int64_t count, int64_t found) {
+  check(found == count, op, ": the result was made for ", count,
+        " elements that are not zero, but there are ", found, ".");
+}
+
+/// Fails where there are no rows and columns.
+void check_matrix(std::string_view op, const Tensor& x) {
+  check(x.dim() >= 2, op, ": a tensor with at least 2 dimensions is expected, got shape ",
+        x.shape(), ".");
+}
+/// A diagonal beyond the matrix is as good as the first one there.
+int64_t diagonal_near(const Tensor& x, int64_t diagonal) {
+  return std::clamp<int64_t>(diagonal, -x.size(-2) - 1, x.size(-1) + 1);
+}
+
 /// Copies the elements for which keep(row, column) holds in ranges of columns; the others become
 /// zero.
 template <class Range>
@@ -49,7 +65,10 @@ void copy_triangle(const Tensor& x, const Tensor& out, Range kept_columns) {
 
 }  // namespace
 
-void RavelIndex::infer(Inputs in, const Attrs&, Specs& out) {
+void RavelIndex::infer(Inputs in, const Attrs& a, Specs& out) {
+  check(static_cast<size_t>(a.sizes.size()) == in.size() && a.dims.size() == a.sizes.size(),
+        "index: ", in.size(), " indices for the ", a.sizes.size(), " dimensions ", a.dims, ".");
+  checked_numel(a.sizes, "index");
   Shape sizes;
   for (const Tensor* t : in) {
     check_index_type(*t, "index");
@@ -83,7 +102,7 @@ void MaskPositions::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
     if (found < a.count) p[found] = n;
     ++found;
   });
-  GRAPNEL_ASSERT(found == a.count, "counted ", a.count, " elements, found ", found);
+  check_count(name, a.count, found);
 }
 Samples MaskPositions::samples() {
   const Tensor mask = sample_mask();
@@ -104,11 +123,12 @@ void Nonzero::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
       n /= sizes[i];
     }
   });
-  GRAPNEL_ASSERT(found == a.count, "counted ", a.count, " elements, found ", found);
+  check_count(name, a.count, found);
 }
 Samples Nonzero::samples() { return MaskPositions::samples(); }
 
 void OneHot::infer(Inputs in, const Attrs& a, Specs& out) {
+  check_index_type(*in[0], name);
   Shape sizes = in[0]->shape();
   sizes.push_back(a.count);
   out.push_back({sizes, kInt64});
@@ -123,13 +143,22 @@ void OneHot::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
 }
 Samples OneHot::samples() { return {sample({sample_classes()}, Attrs{4})}; }
 
+void Tril::infer(Inputs in, const Attrs&, Specs& out) {
+  check_matrix(name, *in[0]);
+  out.push_back({in[0]->shape(), in[0]->dtype()});
+}
 void Tril::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
+  const int64_t diagonal = diagonal_near(*in[0], a.diagonal);
   copy_triangle(*in[0], out[0],
-                [&](int64_t row) { return std::pair(int64_t{0}, row + a.diagonal + 1); });
+                [&](int64_t row) { return std::pair(int64_t{0}, row + diagonal + 1); });
+}
+void Triu::infer(Inputs in, const Attrs&, Specs& out) {
+  check_matrix(name, *in[0]);
+  out.push_back({in[0]->shape(), in[0]->dtype()});
 }
 void Triu::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
-  const int64_t columns = in[0]->shape().back();
-  copy_triangle(*in[0], out[0], [&](int64_t row) { return std::pair(row + a.diagonal, columns); });
+  const int64_t columns = in[0]->shape().back(), diagonal = diagonal_near(*in[0], a.diagonal);
+  copy_triangle(*in[0], out[0], [&](int64_t row) { return std::pair(row + diagonal, columns); });
 }
 
 }  // namespace grapnel

@@ -135,6 +135,7 @@ void Bernoulli::run(Inputs, const Attrs& attrs, std::span<Tensor> out) {
 }
 
 void RandomInts::run(Inputs, const Attrs& attrs, std::span<Tensor> out) {
+  check(attrs.low < attrs.high, name, ": no number lies in [", attrs.low, ", ", attrs.high, ").");
   const auto seed = static_cast<uint64_t>(attrs.seed), offset = static_cast<uint64_t>(attrs.offset);
   fill<int64_t>(out[0], [&](int64_t first, int64_t n, int64_t* values) {
     for (int64_t i = 0; i < n; ++i)

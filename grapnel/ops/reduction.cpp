@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "grapnel/base/thread_pool.h"
+#include "grapnel/ops/attr_check.h"
 #include "grapnel/ops/define.h"
 #include "grapnel/ops/kernels/reduce_kernel.h"
 #include "grapnel/ops/kernels/table.h"
@@ -22,8 +23,8 @@ DType output_type(const Op& op, DType in) {
     case TypeRule::widen: return is_floating(in) ? in : kInt64;
     case TypeRule::test: return kBool;
     case TypeRule::floating:
-      check(is_floating(in), op.name, ": the mean of ", in,
-            " values is not defined here.\nConvert first: x.to(kFloat32).");
+      check(is_floating(in), op.name, ": not defined for ", in,
+            " values.\nConvert first: x.to(kFloat32).");
       return in;
     default: return in;
   }
@@ -197,15 +198,16 @@ class Reducer {
 
 }  // namespace
 
-void infer_reduction(const Op& op, Inputs inputs, const ReduceAttrs& attrs, Specs& out) {
+void infer_reduction(const Op& op, Inputs inputs, const ReduceAttrs& a, Specs& out) {
   const Tensor& x = *inputs[0];
+  attrs::dims(op.name, a.dims, x.shape().size());
   Shape sizes;
   int next = 0;
   for (int i = 0; i < x.dim(); ++i) {
-    const bool reduced = next < attrs.dims.size() && attrs.dims[next] == i;
+    const bool reduced = next < a.dims.size() && a.dims[next] == i;
     if (reduced) ++next;
     if (!reduced) sizes.push_back(x.shape()[i]);
-    else if (attrs.keepdim) sizes.push_back(1);
+    else if (a.keepdim) sizes.push_back(1);
   }
   out.push_back({sizes, output_type(op, x.dtype())});
 }

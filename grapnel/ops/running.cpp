@@ -46,7 +46,8 @@ Tensor shifted(const Tensor& y, int64_t dim, double first) {
 
 }  // namespace
 
-void Cumsum::infer(Inputs in, const Attrs&, Specs& out) {
+void Cumsum::infer(Inputs in, const Attrs& a, Specs& out) {
+  attrs::dim(name, a.dim, in[0]->shape().size());
   out.push_back({in[0]->shape(), running_type(in[0]->dtype())});
 }
 void Cumsum::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
@@ -61,7 +62,8 @@ Grads Cumsum::grad(const Saved& s, const Tensor& g) {
   return {apply<Cumsum>({a.dim, !a.backwards}, g)};
 }
 
-void Cumprod::infer(Inputs in, const Attrs&, Specs& out) {
+void Cumprod::infer(Inputs in, const Attrs& a, Specs& out) {
+  attrs::dim(name, a.dim, in[0]->shape().size());
   out.push_back({in[0]->shape(), running_type(in[0]->dtype())});
 }
 void Cumprod::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
@@ -82,6 +84,14 @@ Samples Cumprod::samples() {
   return {sample({x}, Attrs{0}), sample({sample_tensor({2, 3})}, Attrs{1})};
 }
 
+void Recurrence::infer(Inputs in, const Attrs& a, Specs& out) {
+  const Tensor &b = *in[0], &factors = *in[1];
+  attrs::dim(name, a.dim, b.shape().size());
+  check(is_floating(b.dtype()) && factors.shape() == b.shape(), name,
+        ": needs floating-point tensors of one shape, got ", b.dtype(), b.shape(), " and ",
+        factors.dtype(), factors.shape(), ".");
+  out.push_back({b.shape(), b.dtype()});
+}
 void Recurrence::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
   run_lines<2>({*in[0], *in[1]}, out[0], static_cast<int>(a.dim), a.backwards,
                [&]<class T>(const auto& p, int64_t j, int64_t i, T before, bool first) {

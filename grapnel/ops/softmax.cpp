@@ -1,6 +1,7 @@
 #include "grapnel/ops/defs/softmax.h"
 
 #include "grapnel/base/thread_pool.h"
+#include "grapnel/ops/attr_check.h"
 #include "grapnel/ops/autocast.h"
 #include "grapnel/ops/dense.h"
 #include "grapnel/ops/kernels/row.h"
@@ -113,14 +114,15 @@ void run_softmax_backward(Inputs in, const Tensor& out, int64_t dim, bool log_of
   store_result(out, gx);
 }
 
-void infer_like(std::string_view op, const Tensor& x, Specs& out) {
+void infer_like(std::string_view op, const Tensor& x, const SoftmaxAttrs& a, Specs& out) {
   check(is_floating(x.dtype()), op, ": not defined for ", x.dtype(),
         ".\nConvert first: x.to(kFloat32).");
+  attrs::dim(op, a.dim, x.shape().size());
   out.push_back({x.shape(), x.dtype()});
 }
 
-void infer_backward(std::string_view op, Inputs in, Specs& out) {
-  infer_like(op, *in[1], out);
+void infer_backward(std::string_view op, Inputs in, const SoftmaxAttrs& a, Specs& out) {
+  infer_like(op, *in[1], a, out);
   check(in[0]->shape() == in[1]->shape() && in[0]->dtype() == in[1]->dtype(), op,
         ": the result is ", in[1]->dtype(), in[1]->shape(), ", its gradient ", in[0]->dtype(),
         in[0]->shape(), ".");
@@ -139,7 +141,7 @@ Tensor along(const Tensor& x, int64_t dim) {
 
 }  // namespace
 
-void Softmax::infer(Inputs in, const Attrs&, Specs& out) { infer_like(name, *in[0], out); }
+void Softmax::infer(Inputs in, const Attrs& a, Specs& out) { infer_like(name, *in[0], a, out); }
 void Softmax::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   run_softmax(*in[0], out[0], attrs.dim, false);
 }
@@ -152,7 +154,7 @@ Samples Softmax::samples() {
           sample({sample_tensor({})}, Attrs{.dim = 0})};
 }
 
-void LogSoftmax::infer(Inputs in, const Attrs&, Specs& out) { infer_like(name, *in[0], out); }
+void LogSoftmax::infer(Inputs in, const Attrs& a, Specs& out) { infer_like(name, *in[0], a, out); }
 void LogSoftmax::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   run_softmax(*in[0], out[0], attrs.dim, true);
 }
@@ -161,7 +163,9 @@ Grads LogSoftmax::grad(const Saved& s, const Tensor& g) {
 }
 Samples LogSoftmax::samples() { return Softmax::samples(); }
 
-void SoftmaxBackward::infer(Inputs in, const Attrs&, Specs& out) { infer_backward(name, in, out); }
+void SoftmaxBackward::infer(Inputs in, const Attrs& a, Specs& out) {
+  infer_backward(name, in, a, out);
+}
 void SoftmaxBackward::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   run_softmax_backward(in, out[0], attrs.dim, false);
 }
@@ -179,8 +183,8 @@ Grads SoftmaxBackward::grad(const Saved& s, const Tensor& h) {
 }
 Samples SoftmaxBackward::samples() { return backward_samples(); }
 
-void LogSoftmaxBackward::infer(Inputs in, const Attrs&, Specs& out) {
-  infer_backward(name, in, out);
+void LogSoftmaxBackward::infer(Inputs in, const Attrs& a, Specs& out) {
+  infer_backward(name, in, a, out);
 }
 void LogSoftmaxBackward::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
   run_softmax_backward(in, out[0], attrs.dim, true);

@@ -110,8 +110,8 @@ void extremes(const Tensor& in, const Tensor& values, const Tensor& positions, i
 
 Shape reduced_shape(const Tensor& x, const ExtremeAttrs& a, std::string_view op) {
   Shape sizes = x.shape();
+  const int dim = attrs::dim(op, a.dim, sizes.size());
   if (sizes.empty()) return sizes;
-  const int dim = static_cast<int>(a.dim);
   check(sizes[dim] > 0, op, ": dimension ", a.dim,
         " has size 0, and nothing has no extreme (shape ", x.shape(), ").");
   if (a.keepdim) sizes[dim] = 1;
@@ -129,7 +129,8 @@ Grads picked_grad(const Saved& s, const Grads& g, int64_t dim, bool keeps_dim) {
   return {apply<GatherBackward>({dim, s.input_shape(0)}, values, positions)};
 }
 
-void Sort::infer(Inputs in, const Attrs&, Specs& out) {
+void Sort::infer(Inputs in, const Attrs& a, Specs& out) {
+  attrs::dim(name, a.dim, in[0]->shape().size());
   out.push_back({in[0]->shape(), in[0]->dtype()});
   out.push_back({in[0]->shape(), kInt64});
 }
@@ -140,7 +141,11 @@ void Sort::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
 
 void Topk::infer(Inputs in, const Attrs& a, Specs& out) {
   Shape sizes = in[0]->shape();
-  if (!sizes.empty()) sizes[static_cast<int>(a.dim)] = a.k;
+  const int dim = attrs::dim(name, a.dim, sizes.size());
+  const int64_t size = sizes.empty() ? 1 : sizes[dim];
+  check(a.k >= 0 && a.k <= size, "topk: k is ", a.k, ", but dimension ", dim, " has ", size,
+        " elements (shape ", sizes, ").");
+  if (!sizes.empty()) sizes[dim] = a.k;
   out.push_back({sizes, in[0]->dtype()});
   out.push_back({sizes, kInt64});
 }
@@ -206,9 +211,6 @@ Tensor Tensor::argsort(int64_t dim, bool descending) const {
 TensorPair Tensor::topk(int64_t k, int64_t dim, bool largest, bool) const {
   GRAPNEL_CALL_SITE;
   const int at = wrap_dim(dim, shape().size(), "topk");
-  const int64_t size = this->dim() == 0 ? 1 : shape()[at];
-  check(k >= 0 && k <= size, "topk: k is ", k, ", but dimension ", dim, " has ", size,
-        " elements (shape ", shape(), ").");
   return pair_of(apply_all<Topk>({k, at, largest}, *this));
 }
 TensorPair Tensor::max(int64_t dim, bool keepdim) const {

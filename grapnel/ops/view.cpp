@@ -85,13 +85,7 @@ Tensor Tensor::permute(IntArrayRef dims) const {
   check(dims.size() == static_cast<size_t>(dim()), "permute: ", dims, " names ", dims.size(),
         " dimensions, but the tensor has ", dim(), " (shape ", shape(), ").");
   DimsAttrs attrs;
-  uint32_t seen = 0;
-  for (int64_t d : dims) {
-    const int wrapped = wrap_dim(d, rank_of(*this), "permute");
-    check(!(seen >> wrapped & 1), "permute: dimension ", d, " appears twice in ", dims, ".");
-    seen |= 1u << wrapped;
-    attrs.dims.push_back(wrapped);
-  }
+  for (int64_t d : dims) attrs.dims.push_back(wrap_dim(d, rank_of(*this), "permute"));
   return apply<Permute>(attrs, *this);
 }
 
@@ -108,24 +102,16 @@ Tensor Tensor::movedim(int64_t source, int64_t destination) const {
 
 Tensor Tensor::expand(IntArrayRef sizes) const {
   GRAPNEL_CALL_SITE;
-  check(sizes.size() >= static_cast<size_t>(dim()), "expand: ", sizes,
-        " has fewer dimensions than the tensor, whose shape is ", shape(), ".");
   Shape target{std::span<const int64_t>(sizes)};
   const int added = target.size() - rank_of(*this);
   for (int i = 0; i < target.size(); ++i) {
-    if (target[i] == -1) {
+    if (target[i] == -1 && added >= 0) {
       check(i >= added, "expand: -1 keeps a size, but dimension ", i, " of ", sizes,
             " is new (the tensor's shape is ", shape(), ").");
       target[i] = shape()[i - added];
     }
     check(target[i] >= 0, "expand: sizes must be -1 or not negative, got ", sizes, ".");
-    if (i < added) continue;
-    const int64_t have = shape()[i - added];
-    check(have == 1 || have == target[i], "expand: size ", have, " cannot become ", target[i],
-          " at dimension ", i, " (from ", shape(), " to ", sizes,
-          ").\nOnly dimensions of size 1 can be expanded; repeat() copies.");
   }
-  checked_numel(target, "expand");
   return apply<Expand>({target}, *this);
 }
 
@@ -195,10 +181,9 @@ Tensor Tensor::diagonal(int64_t offset, int64_t dim1, int64_t dim2) const {
   GRAPNEL_CALL_SITE;
   check(dim() >= 2, "diagonal: a tensor with at least 2 dimensions is expected, got shape ",
         shape(), ".");
-  const int d1 = wrap_dim(dim1, rank_of(*this), "diagonal"),
-            d2 = wrap_dim(dim2, rank_of(*this), "diagonal");
-  check(d1 != d2, "diagonal: dim1 and dim2 must differ, both are dimension ", d1, ".");
-  return apply<Diagonal>({offset, d1, d2}, *this);
+  return apply<Diagonal>({offset, wrap_dim(dim1, rank_of(*this), "diagonal"),
+                          wrap_dim(dim2, rank_of(*this), "diagonal")},
+                         *this);
 }
 
 // --- several at once ---
@@ -231,16 +216,10 @@ std::vector<Tensor> Tensor::split_with_sizes(IntArrayRef sizes, int64_t dim) con
   GRAPNEL_CALL_SITE;
   check_has_dims(*this, "split_with_sizes");
   const int at = wrap_dim(dim, rank_of(*this), "split_with_sizes");
-  int64_t total = 0;
-  for (int64_t size : sizes) {
-    check(size >= 0, "split_with_sizes: sizes must not be negative, got ", sizes, ".");
-    total += size;
-  }
-  check(total == shape()[at], "split_with_sizes: the sizes ", sizes, " add up to ", total,
-        ", but dimension ", dim, " has size ", shape()[at], ".");
   if (sizes.size() <= static_cast<size_t>(kMaxRank))
     return all_views<SplitWithSizes>({at, Shape(sizes)}, *this);
   // More sizes than one op's attributes hold: a view each.
+  SplitWithSizes::check_split_sizes(sizes, shape(), at);
   std::vector<Tensor> out;
   int64_t start = 0;
   for (int64_t size : sizes) {
@@ -256,8 +235,12 @@ std::vector<Tensor> Tensor::chunk(int64_t chunks, int64_t dim) const {
   check(chunks > 0, "chunk: the number of chunks must be positive, got ", chunks, ".");
   const int64_t size = shape()[wrap_dim(dim, rank_of(*this), "chunk")];
   // An empty dimension still gives as many chunks as were asked for, all empty.
-  if (size == 0) return split_with_sizes(std::vector<int64_t>(static_cast<size_t>(chunks), 0), dim);
-  return split((size + chunks - 1) / chunks, dim);
+  if (size == 0) {
+    check(chunks <= attrs::kMostResults, "chunk: ", chunks,
+          " chunks are asked for, and one call gives at most ", attrs::kMostResults, ".");
+    return split_with_sizes(std::vector<int64_t>(static_cast<size_t>(chunks), 0), dim);
+  }
+  return split(ceil_div(size, chunks), dim);
 }
 
 // --- free functions ---

@@ -51,16 +51,16 @@ std::ostream& operator<<(std::ostream& out, IntArrayRef s) {
 std::ostream& operator<<(std::ostream& out, const Shape& s) { return out << IntArrayRef(s); }
 
 int64_t checked_numel(IntArrayRef sizes, const char* what) {
+  // Where nothing lies, strides are still made of the other sizes.
   int64_t n = 1;
   bool overflow = false, zero = false;
   for (int64_t size : sizes) {
     check(size >= 0, what, ": sizes must not be negative, got ", sizes, ".");
     zero |= size == 0;
-    overflow |= __builtin_mul_overflow(n, size, &n);
+    overflow |= size > 0 && __builtin_mul_overflow(n, size, &n);
   }
-  if (zero) return 0;
   check(!overflow, what, ": the number of elements of ", sizes, " does not fit in 64 bits.");
-  return n;
+  return zero ? 0 : n;
 }
 
 Shape contiguous_strides(const Shape& sizes) {
@@ -113,17 +113,16 @@ Shape wrap_dims(IntArrayRef dims, int rank, const char* what) {
 Shape infer_view_size(IntArrayRef sizes, int64_t numel) {
   Shape out{std::span<const int64_t>(sizes)};
   int unknown = -1;
-  int64_t known = 1;
   for (int i = 0; i < out.size(); ++i) {
     if (out[i] == -1) {
       check(unknown < 0, "view: only one size may be -1, got ", sizes, ".");
       unknown = i;
+      out[i] = 1;
     } else {
       check(out[i] >= 0, "view: sizes must be -1 or not negative, got ", sizes, ".");
-      check(!__builtin_mul_overflow(known, out[i], &known), "view: the number of elements of ",
-            sizes, " does not fit in 64 bits.");
     }
   }
+  const int64_t known = checked_numel(out, "view");
   if (unknown >= 0) {
     check(known != 0, "view: the size for -1 in ", sizes,
           " is ambiguous because another size is 0.");

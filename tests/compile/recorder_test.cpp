@@ -289,3 +289,59 @@ TEST_CASE("a handler of warnings may ask a compiled function for its statistics"
   set_warning_handler(nullptr);
   CHECK(told > 0);
 }
+
+TEST_CASE("a call may have any number of operands and results") {
+  // Around the twelve bits that keys have for most counts, and beyond sixteen bits.
+  const Tensor x = arange(4.0) + 10.0;
+  for (const size_t count : {4094, 4095, 4096, 5000, 65535, 65536, 65537, 70001}) {
+    CAPTURE(count);
+    std::vector<Tensor> list;
+    for (size_t i = 0; i < count; ++i) list.push_back(x[static_cast<int64_t>(i % 4)]);
+    const Tensor want = stack(list) * 2.0;
+    auto f = compile([&] { return stack(list) * 2.0; });
+    CHECK(f().equal(want));
+    const auto size = static_cast<int64_t>(count);
+    auto g = compile([&](const Tensor& long_one) {
+      const std::vector<Tensor> parts = long_one.unsqueeze(1).split(1);
+      return parts[0] + parts[count / 2] + parts[count - 1];
+    });
+    if (count <= 5000) CHECK(g(want).item<float>() ==
+          (want[0] + want[size / 2] + want[size - 1]).item<float>());
+  }
+}
+
+TEST_CASE("the numbers of operands and results tell keys apart, however large they are") {
+  const Tensor x = ones({1});
+  for (const Backend backend : kBackends) {
+    auto f = compile([&](const std::vector<Tensor>& list) { return cat(list) * 2.0; },
+                     {.backend = backend});
+    for (const size_t count : {4095, 4096, 4097, 8191, 4095})
+      CHECK(f(std::vector<Tensor>(count, x)).equal(full({static_cast<int64_t>(count)}, 2.0)));
+    CHECK(f.stats().graphs == 4);
+  }
+}
+
+TEST_CASE("a gradient flows to each of very many joined tensors") {
+  std::vector<Tensor> list;
+  for (int i = 0; i < 66000; ++i) list.push_back(zeros({}));
+  Tensor first = ones({}, requires_grad()), last = ones({}, requires_grad());
+  list.front() = first;
+  list.back() = last;
+  auto f = compile([&] {
+    (stack(list) * arange(66000.0)).sum().backward();
+  });
+  f();
+  CHECK(first.grad().item<float>() == 0.0f);
+  CHECK(last.grad().item<float>() == 65999.0f);
+}
+
+TEST_CASE("trace inside a compiled function says why it cannot look at tensors made there") {
+  auto f = compile([](Tensor x) {
+    const Tensor y = x * 2.0;
+    return trace([](Tensor t) { return t + 1.0; }, {y}).str();
+  });
+  CHECK_THROWS_WITH_AS(f(ones({2})),
+                       doctest::Contains("trace: input 0 is made by the compiled function that "
+                                         "calls trace, which has not computed it yet."),
+                       Error);
+}

@@ -243,3 +243,79 @@ TEST_CASE("memory of the caller's is read as it is at each replay") {
   buffer[0] = 5;
   CHECK(f(x).equal(tensor({5.0f, 2.0f})));
 }
+
+TEST_CASE("a captured tensor stays itself where the first call's argument shares its memory") {
+  on_each_backend([](CompileOptions options) {
+    const Tensor w = tensor({2.0, 3.0}), x = tensor({10.0, 20.0});
+    auto f = compile([&](const Tensor& a) { return a * w; }, replaying(options));
+    CHECK(f(w).equal(tensor({4.0, 9.0})));
+    CHECK(f(x).equal(tensor({20.0, 60.0})));
+    CHECK(f(w).equal(tensor({4.0, 9.0})));
+    // Views of it, of the same kind.
+    const Tensor table = arange(4.0).reshape({2, 2});
+    auto g = compile([&](Tensor row) { return row + table.sum(0); }, replaying(options));
+    CHECK(g(table[0]).equal(tensor({2.0, 5.0})));
+    CHECK(g(tensor({1.0, 1.0})).equal(tensor({3.0, 5.0})));
+    CHECK(g(table[1]).equal(tensor({4.0, 7.0})));
+  });
+}
+
+TEST_CASE("each argument is itself and nothing else, also in lists, spans and structs") {
+  int calls = 0;
+  const Tensor w = rand({3}), x = rand({3}), y = rand({3});
+  auto list = compile([&](const std::vector<Tensor>& t) { return ++calls, t[0] * w + t[1]; },
+                      replaying());
+  CHECK(list(std::vector<Tensor>{w, x}).equal(w * w + x));
+  CHECK(list(std::vector<Tensor>{x, w}).equal(x * w + w));
+  CHECK(list(std::vector<Tensor>{x, y}).equal(x * w + y));
+  auto span = compile([&](TensorList t) { return ++calls, t[0] * w + t[1]; }, replaying());
+  const Tensor first[] = {w, x}, second[] = {y, x};
+  CHECK(span(TensorList(first)).equal(w * w + x));
+  CHECK(span(TensorList(second)).equal(y * w + x));
+  CHECK(calls == 2);
+  CHECK(first[0].is_same(w));
+  auto shared = compile([&](Tensor a, Tensor b) { return a * b + w; }, replaying());
+  CHECK(shared(w, w).equal(w * w + w));
+  CHECK(shared(x, x).equal(x * x + w));
+  CHECK(shared(x, w).equal(x * w + w));
+  auto optional = compile([&](std::optional<Tensor> a) { return a ? *a * w : w * 2.0; }, replaying());
+  CHECK(optional(std::optional<Tensor>(w)).equal(w * w));
+  CHECK(optional(std::optional<Tensor>(x)).equal(x * w));
+}
+
+TEST_CASE("what the first call returns are the arguments and captured tensors themselves") {
+  const Tensor w = rand({3});
+  auto f = compile([&](Tensor a) { return std::make_tuple(a, a.slice(0, 1), w, w.slice(0, 2)); },
+                   replaying());
+  const Tensor x = rand({3});
+  for (const Tensor& argument : {w, x, w}) {
+    const auto [same, part, captured, captured_part] = f(argument);
+    CHECK(same.is_same(argument));
+    CHECK(part.is_alias_of(argument));
+    CHECK(part.equal(argument.slice(0, 1)));
+    CHECK(captured.is_same(w));
+    CHECK(captured_part.is_alias_of(w));
+  }
+}
+
+TEST_CASE("audit mode tells an argument from a captured tensor over the same memory") {
+  const Audit audit;
+  const Tensor w = rand({3});
+  bool swapped = false;
+  auto f = compile([&](Tensor a) { return swapped ? w * a : a * w; }, replaying());
+  f(w);
+  CHECK_NOTHROW(f(w));
+  CHECK_NOTHROW(f(rand({3})));
+  swapped = true;
+  CHECK_THROWS_WITH_AS(f(w), doctest::Contains("is another tensor from outside"), Error);
+}
+
+TEST_CASE("a plain number that comes as a tensor is part of the kind of arguments") {
+  int calls = 0;
+  auto f = compile([&](Tensor a, Tensor scale) { return ++calls, a * scale; }, replaying());
+  const Tensor x = rand({3});
+  CHECK(f(x, wrap_number(2.0)).equal(x * 2.0));
+  CHECK(f(x, wrap_number(3.0)).equal(x * 3.0));
+  CHECK(f(x, wrap_number(2.0)).equal(x * 2.0));
+  CHECK(calls == 2);
+}

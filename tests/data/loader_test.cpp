@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <numeric>
 
 #include "grapnel/data/data_loader.h"
@@ -176,4 +177,15 @@ TEST_CASE("a text becomes windows of tokens, each with the text one character la
   std::ofstream(folder / "a.txt") << "first ";
   const data::TextCorpus files(folder.path(), {.block = 2});
   CHECK(files.decode(numbers(files.tokens())) == "first second");
+}
+
+TEST_CASE("a batch larger than the dataset holds all of it, however large") {
+  const int64_t huge = std::numeric_limits<int64_t>::max();
+  for (const int64_t workers : {int64_t{0}, int64_t{2}, huge}) {
+    const data::DataLoader loader(
+        counting(10), {.batch_size = huge, .workers = workers, .prefetch = workers});
+    CHECK(loader.size() == 1);
+    CHECK(seen(loader, 0).size() == 10);
+  }
+  CHECK(data::DataLoader(counting(10), {.batch_size = huge, .drop_last = true}).size() == 0);
 }

@@ -139,7 +139,7 @@ TEST_CASE("errors of conv2d show the shapes and say what to do") {
       error_of([] { conv2d(ones({1, 4, 4, 4}), ones({3, 2, 2, 2}), {}, {1}, {0}, {1}, 2); }),
       "groups must divide"));
   CHECK(contains(error_of([] { conv2d(ones({1, 1, 4, 4}), ones({1, 1, 2, 2}), {}, {0}); }),
-                 "stride and dilation must be at least 1"));
+                 "conv2d: stride must be at least 1"));
   CHECK(contains(error_of([] { conv2d(ones({1, 1, 4, 4}), ones({1, 1, 2, 2}), ones({2})); }),
                  "bias must be f32[1]"));
   CHECK(contains(error_of([] { conv2d(ones({1, 1, 4, 4}, kInt64), ones({1, 1, 2, 2}, kInt64)); }),

@@ -51,7 +51,7 @@ TEST_CASE("topk gives the head of the sorted values") {
   CHECK(std::get<0>(x.topk(0)).shape() == Shape{2, 0});
   CHECK(std::get<1>(scalar_tensor(5.0).topk(1)).shape() == Shape{});
   CHECK(contains(error_of([&] { x.topk(4); }),
-                 "topk: k is 4, but dimension -1 has 3 elements (shape [2, 3])."));
+                 "topk: k is 4, but dimension 1 has 3 elements (shape [2, 3])."));
   const Tensor big = randn({40, 1000});
   CHECK(equal(std::get<1>(big.topk(17)), std::get<1>(big.sort(-1, true)).slice(1, 0, 17)));
 }

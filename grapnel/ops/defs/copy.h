@@ -62,7 +62,8 @@ struct Fill : Copy {
 struct Flip : Call<1> {
   static constexpr std::string_view name = "flip";
   using Attrs = DimsAttrs;
-  static void infer(Inputs in, const Attrs&, Specs& out) {
+  static void infer(Inputs in, const Attrs& a, Specs& out) {
+    attrs::dims(name, a.dims, in[0]->shape().size());
     out.push_back({in[0]->shape(), in[0]->dtype()});
   }
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);

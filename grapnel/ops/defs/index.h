@@ -35,9 +35,7 @@ struct GatherBackwardAttrs {
 struct GatherBackward : Call<2> {
   static constexpr std::string_view name = "gather_backward";
   using Attrs = GatherBackwardAttrs;
-  static void infer(Inputs in, const Attrs& a, Specs& out) {
-    out.push_back({a.sizes, in[0]->dtype()});
-  }
+  static void infer(Inputs in, const Attrs& a, Specs& out);
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {input(1), 0};
   static Grads grad(const Saved& s, const Tensor& g) {
@@ -116,9 +114,7 @@ struct IndexBackwardAttrs {
 struct IndexBackward : Call<2> {
   static constexpr std::string_view name = "index_backward";
   using Attrs = IndexBackwardAttrs;
-  static void infer(Inputs in, const Attrs& a, Specs& out) {
-    out.push_back({a.sizes, in[0]->dtype()});
-  }
+  static void infer(Inputs in, const Attrs& a, Specs& out);
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {input(1), 0};
   static Grads grad(const Saved& s, const Tensor& g);
@@ -211,9 +207,7 @@ struct TriangleAttrs {
 struct Tril : Call<1> {
   static constexpr std::string_view name = "tril";
   using Attrs = TriangleAttrs;
-  static void infer(Inputs in, const Attrs&, Specs& out) {
-    out.push_back({in[0]->shape(), in[0]->dtype()});
-  }
+  static void infer(Inputs in, const Attrs& a, Specs& out);
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g) { return {g.tril(s.attrs<Attrs>().diagonal)}; }
   static Samples samples() { return {sample({sample_tensor({2, 3, 4})}, Attrs{1})}; }
@@ -222,9 +216,7 @@ struct Tril : Call<1> {
 struct Triu : Call<1> {
   static constexpr std::string_view name = "triu";
   using Attrs = TriangleAttrs;
-  static void infer(Inputs in, const Attrs&, Specs& out) {
-    out.push_back({in[0]->shape(), in[0]->dtype()});
-  }
+  static void infer(Inputs in, const Attrs& a, Specs& out);
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g) { return {g.triu(s.attrs<Attrs>().diagonal)}; }
   static Samples samples() { return {sample({sample_tensor({3, 4})}, Attrs{-1})}; }

@@ -143,9 +143,7 @@ struct Cumprod : Call<1> {
 struct Recurrence : Call<2> {
   static constexpr std::string_view name = "recurrence";
   using Attrs = CumsumAttrs;
-  static void infer(Inputs in, const Attrs&, Specs& out) {
-    out.push_back({in[0]->shape(), in[0]->dtype()});
-  }
+  static void infer(Inputs in, const Attrs& a, Specs& out);
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {input(1), input(1) | output()};
   static Grads grad(const Saved& s, const Tensor& g);

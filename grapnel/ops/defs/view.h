@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "grapnel/ops/attr_check.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/internal.h"
 
@@ -93,6 +94,7 @@ struct Unsqueeze : View {
 };
 
 // --- views of a part ---
+// `part` finds where the view lies in a tensor that lies as `whole`.
 
 /// Zeros in the shape of the viewed tensor, with the gradient where the view V lies.
 template <class V>
@@ -107,11 +109,15 @@ struct PartBackward : Call<1> {
     }
   };
   static void infer(Inputs in, const Attrs& a, Specs& out) {
+    checked_numel(a.sizes, name.data());
+    const Shape part = V::part({a.sizes, contiguous_strides(a.sizes), 0}, a.view).sizes;
+    check(in[0]->shape() == part, name, ": the gradient has shape ", in[0]->shape(),
+          ", but the part of ", a.sizes, " has ", part, ".");
     out.push_back({a.sizes, in[0]->dtype()});
   }
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out) {
     raw_zero(out[0]);
-    copy_elements(make_alias(out[0], V::geometry(out[0], a.view)), *in[0]);
+    copy_elements(make_alias(out[0], V::part(geometry_of(out[0]), a.view)), *in[0]);
   }
   static Grads grad(const Saved& s, const Tensor& g) {
     return {apply<V>(s.attrs<Attrs>().view, g)};
@@ -121,7 +127,8 @@ struct PartBackward : Call<1> {
     for (const Sample& forward : V::samples()) {
       const auto& view = *static_cast<const typename V::Attrs*>(forward.attrs.get());
       const Tensor& x = forward.inputs[0];
-      out.push_back(sample({sample_tensor(V::geometry(x, view).sizes)}, Attrs{x.shape(), view}));
+      const Shape part = V::part(geometry_of(x), view).sizes;
+      out.push_back(sample({sample_tensor(part)}, Attrs{x.shape(), view}));
     }
     return out;
   }
@@ -147,7 +154,8 @@ struct SliceAttrs {
 struct SliceView : PartView<SliceView> {
   static constexpr std::string_view name = "slice", backward_name = "slice_backward";
   using Attrs = SliceAttrs;
-  static Geometry geometry(const Tensor& x, const Attrs& a);
+  static Geometry part(const Geometry& whole, const Attrs& a);
+  static Geometry geometry(const Tensor& x, const Attrs& a) { return part(geometry_of(x), a); }
   static Samples samples() {
     return {sample({sample_tensor({3, 5})}, Attrs{1, 1, 5, 2}),
             sample({sample_tensor({3, 5})}, Attrs{0, 1, 2, 1})};
@@ -164,7 +172,8 @@ struct SelectAttrs {
 struct Select : PartView<Select> {
   static constexpr std::string_view name = "select", backward_name = "select_backward";
   using Attrs = SelectAttrs;
-  static Geometry geometry(const Tensor& x, const Attrs& a);
+  static Geometry part(const Geometry& whole, const Attrs& a);
+  static Geometry geometry(const Tensor& x, const Attrs& a) { return part(geometry_of(x), a); }
   static Samples samples() {
     return {sample({sample_tensor({3, 4})}, Attrs{1, 2}),
             sample({sample_tensor({3})}, Attrs{0, 0})};
@@ -183,7 +192,8 @@ struct DiagonalAttrs {
 struct Diagonal : PartView<Diagonal> {
   static constexpr std::string_view name = "diagonal", backward_name = "diagonal_backward";
   using Attrs = DiagonalAttrs;
-  static Geometry geometry(const Tensor& x, const Attrs& a);
+  static Geometry part(const Geometry& whole, const Attrs& a);
+  static Geometry geometry(const Tensor& x, const Attrs& a) { return part(geometry_of(x), a); }
   static Samples samples() {
     return {sample({sample_tensor({3, 4})}, Attrs{1, 0, 1}),
             sample({sample_tensor({3, 2, 4})}, Attrs{-1, 0, 2})};
@@ -232,6 +242,8 @@ struct SplitWithSizes : View {
   static constexpr std::string_view name = "split_with_sizes";
   using Attrs = SplitSizesAttrs;
   static std::vector<Geometry> views(const Tensor& x, const Attrs& a);
+  /// Fails unless the sizes add up to that of `dim`.
+  static void check_split_sizes(IntArrayRef sizes, const Shape& whole, int dim);
   static Grads grad(const Saved& s, const Grads& g);
   static Samples samples() { return {sample({sample_tensor({2, 6})}, Attrs{1, {1, 3, 2}})}; }
 };
@@ -262,9 +274,7 @@ struct AsStrided : View {
 struct AsStridedBackward : Call<1> {
   static constexpr std::string_view name = "as_strided_backward";
   using Attrs = StridedAttrs;
-  static void infer(Inputs in, const Attrs& a, Specs& out) {
-    out.push_back({a.base.sizes, in[0]->dtype()});
-  }
+  static void infer(Inputs in, const Attrs& a, Specs& out);
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
@@ -272,9 +282,7 @@ struct AsStridedBackward : Call<1> {
 struct AsStridedCopy : Call<1> {
   static constexpr std::string_view name = "as_strided_copy";
   using Attrs = StridedAttrs;
-  static void infer(Inputs in, const Attrs& a, Specs& out) {
-    out.push_back({a.view.sizes, in[0]->dtype()});
-  }
+  static void infer(Inputs in, const Attrs& a, Specs& out);
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g) {
     const Attrs& a = s.attrs<Attrs>();
@@ -285,9 +293,7 @@ struct AsStridedCopy : Call<1> {
 struct AsStridedScatter : Call<2> {
   static constexpr std::string_view name = "as_strided_scatter";
   using Attrs = StridedAttrs;
-  static void infer(Inputs in, const Attrs& a, Specs& out) {
-    out.push_back({a.base.sizes, in[0]->dtype()});
-  }
+  static void infer(Inputs in, const Attrs& a, Specs& out);
   static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();

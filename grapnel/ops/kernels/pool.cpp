@@ -39,8 +39,9 @@ int64_t divisor(const PoolParams& p, int64_t i, int64_t j, Span rows, Span cols)
 
 template <class Fn>
 void for_planes(const PoolParams& p, const Fn& fn) {
-  const int64_t work = p.out[0] * p.out[1] * p.kernel[0] * p.kernel[1];
-  base::parallel_for(p.planes, std::max<int64_t>(1, 32768 / std::max<int64_t>(1, work)),
+  const double work = static_cast<double>(p.out[0] * p.out[1]) *
+                      static_cast<double>(p.kernel[0]) * static_cast<double>(p.kernel[1]);
+  base::parallel_for(p.planes, std::max<int64_t>(1, static_cast<int64_t>(32768 / std::max(1.0, work))),
                      [&](int64_t begin, int64_t end) {
                        for (int64_t plane = begin; plane < end; ++plane) fn(plane);
                      });
@@ -58,12 +59,17 @@ void max_of_windows(const PoolParams& p, const T* image, Span rows, int64_t from
   alignas(64) T best[kWindows];
   alignas(64) Place place[kWindows];
   const int64_t width = p.in[1], step = p.stride[1];
+  // Elements of the window that lie beside the image in all of these windows are left out.
+  const int64_t first_left = p.pad[1] - from * step, last_left = first_left - (count - 1) * step;
+  const int64_t q_begin = last_left > 0 ? (last_left - 1) / p.dilation[1] + 1 : 0;
+  const int64_t room = width + first_left;
+  const int64_t q_end = room > 0 ? std::min(p.kernel[1], (room - 1) / p.dilation[1] + 1) : 0;
   for (int64_t j = 0; j < count; ++j) {
     best[j] = -std::numeric_limits<T>::infinity();
     place[j] = static_cast<Place>(covered(p, 1, from + j).begin);
   }
   for (int64_t r = rows.begin; r < rows.end; r += p.dilation[0]) {
-    for (int64_t q = 0; q < p.kernel[1]; ++q) {
+    for (int64_t q = q_begin; q < q_end; ++q) {
       const int64_t shift = from * step + q * p.dilation[1] - p.pad[1];
       const int64_t first = shift < 0 ? (-shift + step - 1) / step : 0;
       const int64_t last = shift < width ? std::min(count, (width - shift - 1) / step + 1) : 0;

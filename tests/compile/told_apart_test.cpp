@@ -1,0 +1,248 @@
+/// Compiled and replayed functions called again and again, each time with something else changed
+/// that Note [What is told apart] lists, give the bits of eager mode. GRAPNEL_FUZZ_PROGRAMS runs
+/// more programs, GRAPNEL_FUZZ_SEED starts elsewhere.
+#include "grapnel/compile/told_apart.h"
+
+#include <cstdlib>
+#include <random>
+#include <thread>
+
+#include "tests/compile/backends.h"
+#include "tests/ops/sweep.h"
+
+using namespace grapnel;
+using compile_detail::Fact;
+using compile_detail::FactLine;
+using compile_detail::kFacts;
+using compile_detail::Told;
+
+namespace {
+
+using Rng = std::mt19937_64;
+constexpr int64_t kSide = 6;
+
+uint64_t from_environment(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+/// What a body may depend on without being an argument.
+struct Captured {
+  Tensor table = rand({kSide, kSide}) - 0.5, other = rand({kSide, kSide}) - 0.5;
+  int more_ops = 0;
+  int64_t dim = 0, start = 0;
+};
+
+/// A pure function of square matrices that goes with a seed.
+struct Program {
+  uint64_t seed;
+
+  std::vector<Tensor> operator()(const std::vector<Tensor>& arguments, double number,
+                                 const Captured& captured) const {
+    Rng rng(seed);
+    const int64_t n = arguments[0].size(0);
+    std::vector<Tensor> pool = arguments;
+    for (const Tensor* t : {&captured.table, &captured.other})
+      pool.push_back(t->narrow(0, 0, n).narrow(1, 0, n));
+    const auto pick = [&] { return pool[rng() % pool.size()]; };
+    const auto steps = 4 + rng() % 8 + static_cast<uint64_t>(captured.more_ops);
+    for (uint64_t i = 0; i < steps; ++i) {
+      const Tensor a = pick(), b = pick();
+      switch (rng() % 12) {
+        case 0: pool.push_back(a + b); break;
+        case 1: pool.push_back(a * number - b); break;
+        case 2: pool.push_back(a.tanh() * b); break;
+        case 3: pool.push_back(a.t() + captured.table.narrow(0, 0, n).narrow(1, 0, n)); break;
+        case 4: pool.push_back(b + a.sum(captured.dim, true)); break;
+        case 5: {
+          const Tensor both[] = {a.to(kFloat32), b.to(kFloat32)};
+          pool.push_back(cat(both, 0).narrow(0, captured.start % (n + 1), n));
+          break;
+        }
+        case 6: pool.push_back(matmul(a.to(kFloat32), b.to(kFloat32))); break;
+        case 7: pool.push_back(where(a > b, a, captured.other[0][0])); break;
+        case 8: pool.push_back((a.to(kFloat32) + 1).mul_(2.0).sub_(b.to(kFloat32))); break;
+        case 9: pool.push_back(a / 3); break;
+        case 10: pool.push_back((a > 16777216.5).to(kFloat32) + b); break;
+        default: pool.push_back(a.unsqueeze(0).expand({2, n, n}).sum(0)); break;
+      }
+      if (pool.back().dtype() == kBool || !pool.back().is_floating_point()) pool.pop_back();
+    }
+    return {pool.back(), pick(), pool[0], pool[2], pick()};
+  }
+};
+
+/// Everything around one call.
+struct Circumstances {
+  std::vector<Tensor> arguments;
+  double number = 0.5;
+  Captured captured;
+  DType autocast = kFloat32;
+  bool grad = true;
+  size_t function = 0;  ///< which of the compiled ones is called
+  bool elsewhere = false, keep = false;
+
+  explicit Circumstances(Rng& rng) {
+    for (int i = 0; i < 3; ++i) arguments.push_back(fresh(3, kFloat32, rng));
+  }
+  static Tensor fresh(int64_t n, DType type, Rng& rng) {
+    Generator draws(rng());
+    return (randn({n, n}, draws) * 3.0).to(type);
+  }
+
+  void change(Fact fact, Rng& rng) {
+    Tensor& x = arguments[rng() % 3];
+    const int64_t n = x.size(0);
+    compile_detail::PassOptions& passes = compile_detail::pass_options();
+    switch (fact) {
+      case Fact::ops: captured.more_ops = static_cast<int>(rng() % 3); return;
+      case Fact::settings: captured.dim = static_cast<int64_t>(rng() % 2); return;
+      case Fact::places: captured.start = static_cast<int64_t>(rng() % 4); return;
+      case Fact::types: {
+        const DType types[] = {kFloat32, kFloat64, kBFloat16, kInt64};
+        x = x.to(types[rng() % 4]);
+        return;
+      }
+      case Fact::sizes: {
+        const auto side = static_cast<int64_t>(1 + rng() % kSide);
+        for (Tensor& t : arguments) t = fresh(side, t.dtype(), rng);
+        return;
+      }
+      case Fact::layouts:
+        switch (rng() % 4) {
+          case 0: x = x.t(); return;
+          case 1: x = spread_out(x); return;
+          case 2: x = x[0].expand({n, n}); return;
+          default: x = x.contiguous(); return;
+        }
+      case Fact::sharing: x = rng() % 2 ? arguments[0] : arguments[1].t(); return;
+      case Fact::sharing_with_captured: {
+        const Tensor& table = rng() % 2 ? captured.table : captured.other;
+        x = table.narrow(0, kSide - n, n).narrow(1, kSide - n, n);
+        if (rng() % 3 == 0) x = table.narrow(0, 0, n).narrow(1, 0, n);
+        return;
+      }
+      case Fact::values: x = fresh(n, x.dtype(), rng); return;
+      case Fact::captured_values: captured.table.copy_(fresh(kSide, kFloat32, rng)); return;
+      case Fact::numbers: number = static_cast<double>(rng() % 5) - 1; return;
+      case Fact::live_results: keep = rng() % 2; return;
+      case Fact::default_type: set_default_dtype(rng() % 2 ? kFloat64 : kFloat32); return;
+      case Fact::autocast: autocast = rng() % 2 ? kBFloat16 : kFloat32; return;
+      case Fact::grad_mode: grad = rng() % 2; return;
+      case Fact::options: function = rng() % 4; return;
+      case Fact::passes:
+        passes.fusion = rng() % 4 != 0;
+        passes.common_subexpressions = rng() % 2;
+        passes.algebra = rng() % 2;
+        passes.sweeps = rng() % 2;
+        passes.epilogues = rng() % 2;
+        passes.prologues = rng() % 2;
+        return;
+      case Fact::threads: set_num_threads(static_cast<int>(1 + rng() % 3)); return;
+      case Fact::other_calls: elsewhere = rng() % 2; return;
+    }
+  }
+
+  /// Calls fn in these circumstances.
+  template <class Fn>
+  std::vector<Tensor> call(Fn&& fn) const {
+    std::vector<Tensor> out;
+    const auto here = [&] {
+      const Autocast scope(autocast);
+      const DType before = get_default_dtype();
+      std::optional<NoGradGuard> off;
+      if (!grad) off.emplace();
+      out = fn(arguments);
+      set_default_dtype(before);
+    };
+    if (elsewhere) std::thread(here).join();
+    else here();
+    return out;
+  }
+};
+
+struct Restore {
+  const compile_detail::PassOptions passes = compile_detail::pass_options();
+  const int threads = get_num_threads();
+  ~Restore() {
+    compile_detail::pass_options() = passes;
+    set_num_threads(threads);
+    set_default_dtype(kFloat32);
+  }
+};
+
+/// Whether the promise of a replayed function leaves this one free.
+bool varies_in_replay(const FactLine& line) {
+  return line.replayed == Told::key || line.replayed == Told::anew;
+}
+
+template <class Call>
+void compare(const Circumstances& c, const Program& program, Call&& call) {
+  const std::vector<Tensor> want =
+      c.call([&](const std::vector<Tensor>& x) { return program(x, c.number, c.captured); });
+  const std::vector<Tensor> got = c.call(call);
+  REQUIRE(got.size() == want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    CAPTURE(i);
+    CHECK(same_bits(got[i], want[i]));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a compiled function is right whatever has changed since its last call") {
+  const Restore restore;
+  compile_detail::pass_options().background_kernels = false;
+  const uint64_t first = from_environment("GRAPNEL_FUZZ_SEED", 1),
+                 count = from_environment("GRAPNEL_FUZZ_PROGRAMS", 12);
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    const Program program{seed};
+    Rng rng(seed);
+    Circumstances c(rng);
+    std::vector<Tensor> kept;
+    const auto body = [&](const std::vector<Tensor>& x) {
+      std::vector<Tensor> out = program(x, c.number, c.captured);
+      if (c.keep) kept = {out[0] * 2.0};
+      return out;
+    };
+    std::vector<decltype(compile(body))> functions;
+    for (const Backend backend : kBackends) functions.push_back(compile(body, {.backend = backend}));
+    functions.push_back(compile(body, {.dynamic = false}));
+    for (int call = 0; call < 20; ++call) {
+      const FactLine& line = kFacts[rng() % std::size(kFacts)];
+      c.change(line.fact, rng);
+      CAPTURE(seed);
+      CAPTURE(call);
+      CAPTURE(line.what);
+      compare(c, program, [&](const std::vector<Tensor>& x) { return functions[c.function](x); });
+      if (c.keep) CHECK(same_bits(kept[0], kept[0].clone()));
+    }
+    reset_compile_cache();
+  }
+}
+
+TEST_CASE("a replayed function is right whatever has changed since its last call") {
+  const Restore restore;
+  compile_detail::pass_options().background_kernels = false;
+  const uint64_t first = from_environment("GRAPNEL_FUZZ_SEED", 1),
+                 count = from_environment("GRAPNEL_FUZZ_PROGRAMS", 12);
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    const Program program{seed};
+    Rng rng(seed);
+    Circumstances c(rng);
+    auto f = compile([&](const std::vector<Tensor>& x,
+                         double number) { return program(x, number, c.captured); },
+                     {.replay = true});
+    for (int call = 0; call < 30; ++call) {
+      const FactLine& line = kFacts[rng() % std::size(kFacts)];
+      if (varies_in_replay(line)) c.change(line.fact, rng);
+      CAPTURE(seed);
+      CAPTURE(call);
+      CAPTURE(line.what);
+      set_replay_audit(rng() % 4 == 0);
+      compare(c, program, [&](const std::vector<Tensor>& x) { return f(x, c.number); });
+    }
+    set_replay_audit(false);
+    reset_compile_cache();
+  }
+}
