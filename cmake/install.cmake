@@ -30,8 +30,8 @@ endif()
 set(pc_depends "-pthread")
 if(NOT BUILD_SHARED_LIBS)
   string(PREPEND pc_depends "-ldnnl -ldw -lz ")
-  if(GRAPNEL_LLVM)
-    string(APPEND pc_depends " -Wl,-rpath,\${libdir}")  # where libgrapnel_llvm.so is
+  if(GRAPNEL_LLVM OR GRAPNEL_MPI)
+    string(APPEND pc_depends " -Wl,-rpath,\${libdir}")  # where the modules are
   endif()
 endif()
 configure_file(cmake/grapnel.pc.in grapnel.pc @ONLY)

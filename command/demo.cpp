@@ -108,10 +108,10 @@ Action add_demo(CLI::App& app) {
   flags->add_option("-o,--output", o->folder, "Folder for the runs and report.html")
       ->capture_default_str();
   flags->add_option("--epochs", o->epochs, "Times through the data, for each")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->capture_default_str();
   flags->add_option("--steps", o->steps, "Stop each after so many steps (0: all epochs)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0))
       ->capture_default_str();
   flags->add_option("--target", o->target, "Accuracy in per cent that each has to reach")
       ->check(CLI::Range(0.0, 100.0))

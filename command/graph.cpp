@@ -54,6 +54,7 @@ Action add_graph(CLI::App& app) {
       ->capture_default_str();
   flags->add_option("--hooks", o->train.hooks, "Hooks on gradients, as for grapnel train")
       ->delimiter(',')
+      ->check(hook_words())
       ->capture_default_str();
   flags->add_option("--phase", o->phase, "What to draw")
       ->check(CLI::IsMember({"forward", "backward", "both"}))

@@ -1,5 +1,6 @@
 /// grapnel: trains models, draws their graphs, and makes pages of what happened. Start reading at
 /// commands.h.
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "command/commands.h"
 #include "command/stop.h"
 #include "command/version.h"
+#include "command/words.h"
 #include "grapnel/base/log.h"
 
 namespace {
@@ -18,6 +20,21 @@ int finish(int status) {
   std::fprintf(stderr,
                "grapnel: the output could not be written; nobody reads it, or the disk is full.\n");
   return command::stop::closed_output;
+}
+
+/// A first word that is no command; the parser would only say that there is none.
+void check_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return;
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  const std::string meant = command::did_you_mean(argv[1], names);
+  command::check_flag(false, "there is no command '", argv[1], "'.",
+                      meant.empty() ? "" : " Did you mean '" + meant + "'?",
+                      "\nThe commands are ", all, "; grapnel --help explains them.");
 }
 
 }  // namespace
@@ -39,6 +56,7 @@ int main(int argc, char** argv) try {
   const std::vector<command::Action> actions = {command::add_train(app), command::add_report(app),
                                                 command::add_graph(app), command::add_doctor(app),
                                                 command::add_demo(app)};
+  check_command(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -47,6 +65,9 @@ int main(int argc, char** argv) try {
   const auto& chosen = app.get_subcommands([](const CLI::App*) { return true; });
   for (size_t i = 0; i < chosen.size(); ++i)
     if (chosen[i]->parsed()) return finish(actions[i]());
+  return 2;
+} catch (const command::WrongFlag& e) {
+  std::fprintf(stderr, "grapnel: %s\n", e.what());
   return 2;
 } catch (const std::exception& e) {
   std::fflush(stdout);

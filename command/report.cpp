@@ -1,11 +1,14 @@
 #include "command/report.h"
 
 #include <cstdio>
+#include <map>
+#include <set>
 
 #include "command/commands.h"
 #include "command/picture.h"
 #include "command/resources.h"
 #include "command/run_folder.h"
+#include "command/sha256.h"
 #include "grapnel/base/error.h"
 #include "grapnel/io/file.h"
 
@@ -19,6 +22,78 @@ namespace {
 
 /// A curve needs no more points than a screen has columns; longer ones become means of neighbours.
 constexpr size_t most_points = 1500;
+/// A compiled step has some hundred kilobytes; Graphviz takes minutes for more than this.
+constexpr uint64_t most_drawing_bytes = uint64_t{16} << 20;
+
+/// What the page shows of an object, each member of the kind that the page expects: a file of
+/// somebody else's run may hold anything.
+class Members {
+ public:
+  Members(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
+    check(object.is_object(), where_, ": is damaged: an object is expected.");
+  }
+  Members& text(const char* name) { return put(name, "a text", &Json::is_string); }
+  Members& number(const char* name) { return put(name, "a number", &Json::is_number); }
+  Members& truth(const char* name) { return put(name, "a truth value", &Json::is_boolean); }
+  Members& put(const char* name, Json value) {
+    out_[name] = std::move(value);
+    return *this;
+  }
+  bool has(const char* name) const { return object_.contains(name) && !object_[name].is_null(); }
+  Members of(const char* name) const {
+    check(has(name), where_, ": is damaged: ", name, " is missing.");
+    return Members(object_[name], where_ + ", " + name);
+  }
+  const Json& operator[](const char* name) const {
+    check(object_.contains(name), where_, ": is damaged: ", name, " is missing.");
+    return object_[name];
+  }
+  void refuse(const char* name, const char* expected) const {
+    fail(where_, ": is damaged: ", name, " is not ", expected, ".");
+  }
+  Json take() { return std::move(out_); }
+
+ private:
+  Members& put(const char* name, const char* kind, bool (Json::*is)() const noexcept) {
+    if (!((*this)[name].*is)()) refuse(name, kind);
+    return put(name, object_[name]);
+  }
+  const Json& object_;
+  std::string where_;
+  Json out_ = Json::object();
+};
+
+Json results_of(const Members& info) {
+  if (!info.has("results")) return Json::object();
+  Members results = info.of("results");
+  for (const char* name : {"accuracy", "speed", "seconds", "loss"})
+    if (results.has(name)) results.number(name);
+  if (results.has("weights")) results.text("weights");
+  if (results.has("compile")) {
+    Members compile = results.of("compile");
+    for (const char* name : {"graphs", "kernels", "fused_ops", "breaks"}) compile.number(name);
+    results.put("compile", compile.take());
+  }
+  return results.take();
+}
+
+Json info_of(const RunFolder& run) {
+  Members info(run.info(), run.file("run.json").string());
+  Members options = info.of("options"), data = info.of("data"), model = info.of("model");
+  options.text("model").text("mode").text("precision").number("ranks");
+  Json hooks = Json::array();
+  for (const Json& hook : options["hooks"]) {
+    if (!hook.is_string()) options.refuse("hooks", "a list of texts");
+    hooks.push_back(hook);
+  }
+  options.put("hooks", hooks);
+  data.text("source").text("unit").truth("generated").number("train");
+  model.number("parameters");
+  info.text("grapnel").text("status").number("steps");
+  info.put("options", options.take()).put("data", data.take()).put("model", model.take());
+  info.put("results", results_of(info));
+  return info.take();
+}
 
 Json curve_of(const std::vector<Json>& lines) {
   std::vector<double> steps, losses, rates;
@@ -41,40 +116,71 @@ Json curve_of(const std::vector<Json>& lines) {
   return curve;
 }
 
-Json gradients_of(const std::vector<Json>& lines) {
+/// Counts of a histogram: of its bins, of what lies below and of what lies above.
+Json counts_of(const Members& line, size_t expected) {
+  const Json& counts = line["counts"];
+  constexpr size_t most_bins = 10'000;
+  if (!counts.is_array() || counts.size() < 3 || counts.size() > most_bins ||
+      (expected != 0 && counts.size() != expected))
+    line.refuse("counts", "a histogram like the others of that parameter");
+  for (const Json& count : counts)
+    if (!count.is_number()) line.refuse("counts", "a list of numbers");
+  return counts;
+}
+
+Json gradients_of(const RunFolder& run) {
+  const std::vector<Json> lines = run.lines("gradients.jsonl");
   Json series = Json::array();
   std::map<std::string, size_t> places;
-  for (const Json& line : lines) {
-    const std::string name = line.at("name");
-    const auto [place, added] = places.try_emplace(name, series.size());
+  for (const Json& object : lines) {
+    Members line(object, run.file("gradients.jsonl").string());
+    line.text("name").number("low").number("high").number("step");
+    const double low = line["low"].get<double>(), high = line["high"].get<double>();
+    if (!(low < high && low > -1000 && high < 1000)) line.refuse("high", "a power of ten above low");
+    const auto [place, added] =
+        places.try_emplace(line["name"].get<std::string>(), series.size());
     if (added)
-      series.push_back({{"name", name},
-                        {"low", line.at("low")},
-                        {"high", line.at("high")},
+      series.push_back({{"name", line["name"]},
+                        {"low", line["low"]},
+                        {"high", line["high"]},
                         {"step", Json::array()},
                         {"norm", Json::array()},
                         {"counts", Json::array()}});
     Json& s = series[place->second];
-    s["step"].push_back(line.at("step"));
-    s["norm"].push_back(line.at("norm"));
-    s["counts"].push_back(line.at("counts"));
+    s["counts"].push_back(counts_of(line, added ? 0 : s["counts"][0].size()));
+    s["step"].push_back(line["step"]);
+    s["norm"].push_back(line.has("norm") ? line.number("norm")["norm"] : Json(nullptr));
   }
   return series;
 }
 
 Json timelines_of(const RunFolder& run) {
   Json timelines = Json::array();
+  const std::set<std::string> lanes = {"phase", "kernel", "op", "hook", "communication"};
   for (int rank = 0;; ++rank) {
-    const Json timeline = run.json(grapnel::str("timeline-", rank, ".json"));
+    const std::string name = grapnel::str("timeline-", rank, ".json");
+    const Json timeline = run.json(name);
     if (timeline.is_null()) return timelines;
-    timelines.push_back(timeline);
+    Members checked(timeline, run.file(name).string());
+    Json spans = Json::array();
+    for (const Json& object : checked["spans"]) {
+      Members span(object, run.file(name).string());
+      span.text("lane").text("name").number("begin").number("end").number("step");
+      if (!lanes.contains(span["lane"].get<std::string>())) span.refuse("lane", "one of those that there are");
+      spans.push_back(span.take());
+    }
+    timelines.push_back(checked.number("rank").put("spans", spans).take());
   }
 }
 
-Json accuracies_of(const std::vector<Json>& lines) {
+Json accuracies_of(const RunFolder& run, const std::vector<Json>& lines) {
   Json out = Json::array();
   for (const Json& line : lines)
-    if (line.contains("accuracy")) out.push_back(line);
+    if (line.contains("accuracy"))
+      out.push_back(Members(line, run.file("metrics.jsonl").string())
+                        .number("step")
+                        .number("accuracy")
+                        .take());
   return out;
 }
 
@@ -83,20 +189,30 @@ Json data_of(const RunFolder& run) try {
   fs::path name = run.path().lexically_normal();
   if (name.filename().empty()) name = name.parent_path();
   return {{"name", name.filename().string()},
-          {"info", run.info()},
+          {"info", info_of(run)},
           {"curve", curve_of(metrics)},
-          {"accuracy", accuracies_of(metrics)},
-          {"gradients", gradients_of(run.lines("gradients.jsonl"))},
+          {"accuracy", accuracies_of(run, metrics)},
+          {"gradients", gradients_of(run)},
           {"timelines", timelines_of(run)}};
 } catch (const Json::exception& e) {
   fail(run.path().string(), ": a file of this run is damaged: ", e.what());
 }
 
-/// Text inside a <script> element must not end it.
-std::string for_script(std::string text) {
-  for (size_t at = 0; (at = text.find("</", at)) != std::string::npos; at += 3)
-    text.replace(at, 2, "<\\/");
-  return text;
+/// Note [What enters a page]
+/// Everything that a page says about runs, names, numbers, messages and drawings, is in one value,
+/// and this is the one way in. It becomes the text of an element that no browser takes for a
+/// script, and no text can end that element or hide its end: there is no '<' in it. In the page,
+/// report.js makes texts and attributes of it, never markup; and should it fail to, the page's
+/// policy lets no script run but the two that are the page's own.
+std::string for_page(const Json& value) {
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string out;
+  out.reserve(text.size());
+  for (const char c : text) {
+    if (c == '<') out += "\\u003c";
+    else out += c;
+  }
+  return out;
 }
 
 void put(std::string& page, std::string_view place, std::string_view content) {
@@ -105,30 +221,37 @@ void put(std::string& page, std::string_view place, std::string_view content) {
   page.replace(at, place.size(), content);
 }
 
+/// The drawing of the first run that has one, as Graphviz made it, or why there is none.
+void add_drawing(Json& data, const RunFolder& run, const std::string& name) {
+  if (data.contains("graph") || !fs::exists(run.file("graph.dot"))) return;
+  data["graph"] = name;
+  try {
+    data["drawing"] = svg_of(grapnel::io::read_text(run.file("graph.dot"), most_drawing_bytes));
+  } catch (const grapnel::Error& e) {
+    data["drawing_problem"] = e.what();  // a page without it is better than none
+  }
+}
+
+/// As the browser sees it between the tags; see report.html.
+std::string script_text(std::string_view script) { return grapnel::str('\n', script, '\n'); }
+
 }  // namespace
 
 void write_report(const std::vector<fs::path>& runs, const fs::path& output) {
   Json data = {{"runs", Json::array()}};
-  std::string graph;
   for (const fs::path& path : runs) {
     const RunFolder run = RunFolder::read(path);
     data["runs"].push_back(data_of(run));
-    if (graph.empty() && fs::exists(run.file("graph.dot"))) {
-      data["graph"] = data["runs"].back()["name"];
-      try {
-        graph = svg_of(grapnel::io::read_text(run.file("graph.dot")));
-      } catch (const grapnel::Error& e) {
-        graph = grapnel::str("<p class=\"absent\">", e.what(),
-                             "</p>");  // a page without it is better than none
-      }
-    }
+    add_drawing(data, run, data["runs"].back()["name"]);
   }
   std::string page(resources::page());
+  put(page, "/*scripts*/",
+      policy_hash(script_text(resources::library())) + " " +
+          policy_hash(script_text(resources::script())));
   put(page, "/*style*/", resources::style());
   put(page, "/*library*/", resources::library());
   put(page, "/*script*/", resources::script());
-  put(page, "<!--graph-->", graph);
-  put(page, "/*data*/", for_script(data.dump()));
+  put(page, "/*data*/", for_page(data));
   grapnel::io::AtomicFile out(output, grapnel::io::Durable::no);
   out.write(page);
   out.commit();

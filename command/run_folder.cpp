@@ -1,8 +1,10 @@
 #include "command/run_folder.h"
 
 #include "command/version.h"
+#include "command/words.h"
 #include "grapnel/base/error.h"
 #include "grapnel/io/file.h"
+#include "grapnel/io/json_depth.h"
 
 namespace command {
 
@@ -12,7 +14,14 @@ using grapnel::fail;
 
 namespace {
 
-Json parse(const fs::path& path, const std::string& text) {
+/// Files of a run are small; a larger one is none.
+constexpr uint64_t most_bytes = uint64_t{1} << 30;
+
+std::string text_of(const fs::path& path) { return grapnel::io::read_text(path, most_bytes); }
+
+Json parse(const fs::path& path) {
+  const std::string text = text_of(path);
+  grapnel::io::check_json_depth(text, path.string());
   try {
     return Json::parse(text);
   } catch (const Json::exception& e) {
@@ -26,7 +35,9 @@ void check_format(const fs::path& path, const Json& info) {
   check(info.is_object() && found != info.end() && found->is_number_integer(), path.string(),
         ": says nothing about its format, so it was not written by grapnel train.");
   check(*found == RunFolder::format, path.string(), ": was written by grapnel ",
-        info.value("grapnel", "of an unknown version"), " in format ", found->get<int64_t>(),
+        info.contains("grapnel") && info["grapnel"].is_string() ? info["grapnel"].get<std::string>()
+                                                                 : "of an unknown version",
+        " in format ", found->get<int64_t>(),
         "; this is grapnel ", version, ", which reads format ", RunFolder::format,
         ".\nUse that version, or train again into another folder.");
 }
@@ -57,13 +68,15 @@ RunFolder RunFolder::open(const fs::path& path, Open how) {
 }
 
 RunFolder RunFolder::read(const fs::path& path) {
+  check(!fs::exists(path) || fs::is_directory(path), path.string(),
+        ": is a file. A run is the folder that grapnel train --run FOLDER has made.");
   check(fs::is_directory(path), path.string(), ": there is no such folder.\ngrapnel train --run ",
-        path.string(), " makes one.");
+        shell_quoted(path), " makes one.");
   const fs::path info = path / "run.json";
   check(fs::is_regular_file(info), path.string(),
         ": is not the folder of a run; it has no run.json.");
   RunFolder folder(path);
-  folder.info_ = parse(info, grapnel::io::read_text(info));
+  folder.info_ = parse(info);
   check_format(info, folder.info_);
   return folder;
 }
@@ -76,14 +89,15 @@ void RunFolder::update(const Json& info) {
 std::vector<Json> RunFolder::lines(const std::string& name) const {
   std::vector<Json> out;
   if (!fs::exists(file(name))) return out;
-  const std::string text = grapnel::io::read_text(file(name));
+  const std::string text = text_of(file(name));
   size_t number = 1;
   for (size_t begin = 0; begin < text.size(); ++number) {
     const size_t end = text.find('\n', begin);
     if (end == std::string::npos) break;
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
     try {
-      out.push_back(Json::parse(text.begin() + static_cast<ptrdiff_t>(begin),
-                                text.begin() + static_cast<ptrdiff_t>(end)));
+      grapnel::io::check_json_depth(line, "a line");
+      out.push_back(Json::parse(line));
       check(out.back().is_object(), "a line is no object");
     } catch (const std::exception& e) {
       fail(file(name).string(), ":", number, ": is damaged: ", e.what());
@@ -103,7 +117,7 @@ void RunFolder::cut(const std::string& name, int64_t step) const {
 
 Json RunFolder::json(const std::string& name) const {
   if (!fs::exists(file(name))) return nullptr;
-  return parse(file(name), grapnel::io::read_text(file(name)));
+  return parse(file(name));
 }
 
 void RunFolder::write(const std::string& name, const std::string& text) const {

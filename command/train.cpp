@@ -2,11 +2,13 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <optional>
 
 #include "command/commands.h"
 #include "command/process.h"
 #include "command/stop.h"
 #include "command/trainer.h"
+#include "command/words.h"
 
 namespace command {
 
@@ -57,30 +59,65 @@ int start_ranks(const TrainOptions& options) {
   return stop::requested() != 0 ? stop::requested() : status;
 }
 
-/// Flags that belong to the run have to be what they were, or be left out.
-TrainOptions resumed(const TrainOptions& given, const CLI::App& flags) {
+/// Steps that a finished run has if the flags ask for more of it, and as the options then are;
+/// nothing if it is not finished.
+struct Extended {
+  int64_t before, after;
+};
+std::optional<Extended> extended(const RunFolder& folder, const TrainOptions& given,
+                                 const CLI::App& flags, TrainOptions& options) {
+  const Json& info = folder.info();
+  if (info.at("status") != "done") return {};
+  const auto before = info.at("steps").get<int64_t>();
+  const int64_t per_epoch = info.at("data").at("train").get<int64_t>() / options.batch;
+  if (flags.count("--steps")) options.steps = given.steps, options.epochs = given.epochs;
+  else if (flags.count("--epochs")) options.steps = 0, options.epochs = given.epochs;
+  return Extended{before, options.steps > 0 ? options.steps : options.epochs * per_epoch};
+}
+
+/// Flags that belong to the run have to be what they were, or be left out; only a finished run may be
+/// made longer. Nothing if there is nothing left to do.
+std::optional<TrainOptions> resumed(const TrainOptions& given, const CLI::App& flags) {
   const RunFolder folder = RunFolder::read(given.folder);
   TrainOptions options = given;
+  std::optional<Extended> longer;
+  Json before;
   try {
     from_json(folder.info().at("options"), options);
-  } catch (const Json::exception& e) {
+    before = options;
+    check(options.batch > 0 && options.ranks > 0, "a batch of ", options.batch, " for ",
+          options.ranks, " ranks");
+    longer = extended(folder, given, flags, options);
+  } catch (const std::exception& e) {
     fail(folder.file("run.json").string(), ": is damaged: ", e.what());
   }
-  const Json now = given, before = options;
-  for (const auto& [name, value] : before.items())
-    check(flags.count("--" + name) == 0 || now[name] == value, "--", name, " ", now[name].dump(),
-          " is not what the run in ", given.folder.string(), " was started with, ", value.dump(),
-          ".\nLeave the flag out to go on, or train into another folder.");
-  return options;
+  const Json now = given;
+  for (const auto& [name, value] : before.items()) {
+    if (longer && (name == "epochs" || name == "steps")) continue;
+    check_flag(flags.count("--" + name) == 0 || now[name] == value, "--", name, " ",
+               now[name].dump(), " is not what the run in ", given.folder.string(),
+               " was started with, ", value.dump(),
+               ".\nLeave the flag out to go on, or train into another folder.");
+  }
+  if (!longer || longer->after > longer->before) return options;
+  std::printf("The run in %s is finished already, after %lld steps; nothing was changed.\n"
+              "To train longer: grapnel train --resume --run %s --epochs N, with more epochs than "
+              "before.\n",
+              given.folder.c_str(), static_cast<long long>(longer->before),
+              shell_quoted(given.folder).c_str());
+  return {};
 }
 
 int train(TrainOptions options, const CLI::App& flags) {
-  check(!(options.resume && options.overwrite), "--resume and --overwrite contradict each other.");
-  if (options.resume) options = resumed(options, flags);
-  for (const std::string& hook : options.hooks)
-    if (hook != "none") HookSpec::parse(hook);
-  check(options.batch % options.ranks == 0, "--batch ", options.batch,
-        " cannot be shared evenly by ", options.ranks, " ranks.");
+  check_flag(!(options.resume && options.overwrite),
+             "--resume and --overwrite contradict each other.");
+  if (options.resume) {
+    const std::optional<TrainOptions> goes_on = resumed(options, flags);
+    if (!goes_on) return 0;
+    options = *goes_on;
+  }
+  check_flag(options.batch % options.ranks == 0, "--batch ", options.batch,
+             " cannot be shared evenly by ", options.ranks, " ranks.");
   const bool is_rank = dist::launched_by_mpi();
   if (options.ranks > 1 && !is_rank) return start_ranks(options);
   stop::watch_signals();  // before threads start: Note [Signals on a thread of their own] in stop.h
@@ -111,9 +148,10 @@ Action add_train(CLI::App& app) {
       ->capture_default_str();
   flags->add_option("--hooks", o->hooks, "Hooks on gradients, separated by commas")
       ->delimiter(',')
+      ->check(hook_words())
       ->capture_default_str();
   flags->add_option("--ranks", o->ranks, "Processes that train together; started with mpirun")
-      ->check(CLI::Range(1, 4096))
+      ->check(whole_number(1, 4096))
       ->capture_default_str();
   flags->add_option("--compress", o->compress, "How gradients travel between ranks")
       ->check(CLI::IsMember({"none", "fp16", "bf16", "int8"}))
@@ -124,21 +162,21 @@ Action add_train(CLI::App& app) {
   flags->add_option("--data", o->data,
                     "Folder of Fashion-MNIST, or a file or folder of text for gpt");
   flags->add_option("--epochs", o->epochs, "Times through the data")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->capture_default_str();
   flags->add_option("--steps", o->steps, "Stop after so many steps (0: all epochs)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0))
       ->capture_default_str();
   flags->add_option("--batch", o->batch, "Examples per step, over all ranks")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->capture_default_str();
   flags->add_option("--rate", o->rate, "Highest learning rate (AdamW, warm-up and cosine)")
-      ->check(CLI::PositiveNumber)
+      ->check(number_above_zero())
       ->capture_default_str();
   flags->add_option("--seed", o->seed, "Of parameters and order; equal seeds give equal bits")
       ->capture_default_str();
   flags->add_option("--threads", o->threads, "Threads per rank (0: all cores, shared by the ranks)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0))
       ->capture_default_str();
   flags
       ->add_option("--run", o->folder,
@@ -147,7 +185,7 @@ Action add_train(CLI::App& app) {
   flags->add_flag("--resume", o->resume, "Go on with the run in that folder, with its flags");
   flags->add_flag("--overwrite", o->overwrite, "Replace the run in that folder");
   flags->add_option("--save-every", o->save_every, "Steps between checkpoints (0: only at the end)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0))
       ->capture_default_str();
   flags->add_option("--progress", o->progress, "A bar, lines, none; auto is a bar on a terminal")
       ->check(CLI::IsMember({"auto", "bar", "lines", "none"}))

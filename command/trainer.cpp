@@ -9,6 +9,7 @@
 #include "command/progress.h"
 #include "command/stop.h"
 #include "command/version.h"
+#include "command/words.h"
 
 namespace command {
 
@@ -143,6 +144,7 @@ void Trainer::open_folder() {
                                                                   : RunFolder::Open::create);
   folder_->cut("metrics.jsonl", step_number_);
   folder_->cut("gradients.jsonl", step_number_);
+  take_up_metrics();
   metrics_.emplace(folder_->file("metrics.jsonl"));
   gradients_.emplace(folder_->file("gradients.jsonl"));
   const nn::ModuleSummary summary = nn::summary(*model_);
@@ -178,6 +180,20 @@ void Trainer::open_folder() {
   std::fflush(stdout);
 }
 
+/// What was last measured before the checkpoint.
+void Trainer::take_up_metrics() {
+  for (const Json& line : folder_->lines("metrics.jsonl")) {
+    // What is no number was none: JSON has no NaN.
+    const auto number = [&](const char* name) {
+      return line[name].is_number() ? line[name].get<double>() : std::nan("");
+    };
+    if (line.contains("loss")) loss_ = number("loss");
+    if (!line.contains("accuracy")) continue;
+    accuracy_ = number("accuracy");
+    tested_at_ = line.value("step", int64_t{-1});
+  }
+}
+
 int Trainer::run() {
   data_ = is_text_model(options_.model) ? load_text(options_.data, ModelSizes().block)
                                         : load_images(options_.data);
@@ -194,13 +210,20 @@ int Trainer::run() {
   while (step_number_ < total_steps_) {
     train_epoch(step_number_ / steps_per_epoch_);
     if (stopping_) break;
-    if (!first()) continue;
-    accuracy_ = test();
-    metrics_->write({{"step", step_number_}, {"accuracy", accuracy_}});
+    measure();
   }
+  // A run that was killed after its last step has not been tested.
+  if (!stopping_ && tested_at_ != step_number_) measure();
   save();
   write_results();
   return stopping_ ? stop::requested() : 0;
+}
+
+void Trainer::measure() {
+  if (!first()) return;
+  accuracy_ = test();
+  tested_at_ = step_number_;
+  metrics_->write({{"step", step_number_}, {"accuracy", accuracy_}});
 }
 
 void Trainer::train_epoch(int64_t epoch) {
@@ -319,12 +342,13 @@ void Trainer::write_results() {
         "grapnel: stopped after step %lld of %lld; everything is saved. Go on with: grapnel train "
         "--resume --run %s\n",
         static_cast<long long>(step_number_), static_cast<long long>(total_steps_),
-        options_.folder.c_str());
+        shell_quoted(options_.folder).c_str());
     return;
   }
   std::printf(
       "done   accuracy %.2f %%, %.0f %s/s, weights %s\n       grapnel report %s -o report.html\n",
-      100 * accuracy_, speed, data_.unit.c_str(), weights, options_.folder.c_str());
+      100 * accuracy_, speed, data_.unit.c_str(), weights,
+      shell_quoted(options_.folder).c_str());
 }
 
 void Trainer::step_once(const Data& data) {

@@ -32,9 +32,11 @@ class Trainer {
   };
   void build(const ModelSizes& sizes);
   void open_folder();
+  void take_up_metrics();
   Batch batch_at(int64_t step);
   grapnel::Tensor forward(const grapnel::Tensor& x);
   grapnel::Tensor train_step(const grapnel::Tensor& x, const grapnel::Tensor& y);
+  void measure();
   void train_epoch(int64_t epoch);
   void after_step(double loss);
   double rate_at(int64_t step) const;
@@ -62,6 +64,7 @@ class Trainer {
   int64_t order_epoch_ = -1;
   int64_t step_number_ = 0, steps_per_epoch_ = 0, total_steps_ = 0, gather_every_ = 1, look_at_ = 0;
   double seconds_ = 0, accuracy_ = 0, loss_ = 0;
+  int64_t tested_at_ = -1;  ///< the step that accuracy_ is of
   bool stopping_ = false;  ///< somebody asked for it, and all ranks know
 };
 

@@ -1,4 +1,7 @@
 // Draws the report from the JSON in the page. Sections are independent; each says so when it has nothing to show.
+//
+// Whatever is in the JSON may come from somebody else's run. It becomes text nodes and the values of attributes that `make` and d3 set, and
+// nothing else: no markup is ever put together from it. The drawing, which is markup, is copied element by element by `copied`.
 "use strict";
 (function () {
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -11,23 +14,35 @@
 
   // --- helpers ---------------------------------------------------------------------------------------------------------
   const tip = byId("tip");
-  function showTip(html, x, y) {
-    tip.innerHTML = html;
+  // An element with children: texts and other elements. The attribute `colour` is that of its background.
+  function make(tag, attributes, ...children) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name === "colour") element.style.background = value;
+      else element.setAttribute(name, value);
+    }
+    element.append(...children.map(child => child instanceof Node ? child : String(child)));
+    return element;
+  }
+  const dot = colour_ => make("i", { class: "dot", colour: colour_ });
+  const lines = parts => parts.flatMap((part, i) => i ? [make("br", {}), part].flat() : part);
+
+  function showTip(parts, x, y) {
+    tip.replaceChildren(...parts);
     tip.hidden = false;
     const box = tip.getBoundingClientRect();
     tip.style.left = Math.max(4, Math.min(x + 14, innerWidth - box.width - 6)) + "px";
     tip.style.top = Math.max(4, y - box.height - 12) + "px";
   }
   const hideTip = () => { tip.hidden = true; };
-  const escape = text => String(text).replace(/[&<>"]/g, c => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" }[c]));
-  const absent = (element, text) => { element.innerHTML = `<p class="absent">${text}</p>`; };
+  const absent = (element, text) => element.replaceChildren(make("p", { class: "absent" }, text));
 
   // Calls draw(svg, width) now and whenever the width of the element changes.
   function responsive(element, height, draw) {
     let width = 0;
     const redraw = () => {
       width = Math.max(220, Math.round(element.clientWidth));
-      element.innerHTML = "";
+      element.replaceChildren();
       draw(d3.select(element).append("svg").attr("viewBox", `0 0 ${width} ${height()}`).attr("height", height()), width);
     };
     new ResizeObserver(() => { if (Math.abs(element.clientWidth - width) > 1) redraw(); }).observe(element);
@@ -46,8 +61,7 @@
   function choices(element, name, labels, change) {
     element.setAttribute("role", "radiogroup");
     labels.forEach((label, i) => {
-      const box = document.createElement("label");
-      box.innerHTML = `<input type="radio" name="${name}" ${i ? "" : "checked"}>${escape(label)}`;
+      const box = make("label", {}, make("input", { type: "radio", name, ...(i ? {} : { checked: "" }) }), label);
       box.firstChild.addEventListener("change", () => change(i));
       element.append(box);
     });
@@ -73,16 +87,21 @@
     } else {
       cards.push([whole(info.steps), "steps"]);
     }
-    byId("cards").innerHTML = cards.map(([value, label]) => `<div class="card"><b>${value}</b><span>${label}</span></div>`).join("");
+    byId("cards").replaceChildren(...cards.map(([value, label]) => make("div", { class: "card" }, make("b", {}, value), make("span", {}, label))));
     const first = results(runs[0]).weights;
-    byId("runs").innerHTML = "<thead><tr><th>run</th><th class=\"text\">mode</th><th>accuracy</th><th>" + escape(info.data.unit) +
-      "/s</th><th>time</th><th>last loss</th><th class=\"text\">bits of the weights</th></tr></thead><tbody>" + runs.map((run, i) => {
-        const r = results(run), show = (value, format) => value === undefined || value === null ? "–" : format(value);
-        return `<tr><td><i class="dot" style="background:${colour(i)}"></i>${escape(run.name)}${run.info.status === "done" ? "" : ` (${escape(run.info.status)})`}</td>` +
-          `<td class="text">${escape(modeOf(run))}, ${escape(run.info.options.precision)}</td><td>${show(r.accuracy, percent)}</td><td>${show(r.speed, whole)}</td>` +
-          `<td>${show(r.seconds, s => d3.format(".1f")(s) + " s")}</td><td>${show(r.loss, d3.format(".4f"))}</td>` +
-          `<td class="text"><code>${escape(r.weights || "–")}</code>${i && r.weights && r.weights === first ? " same" : ""}</td></tr>`;
-      }).join("") + "</tbody>";
+    const heading = (text, kind) => make("th", kind ? { class: kind } : {}, text);
+    const show = (value, format) => make("td", {}, value === undefined || value === null ? "–" : format(value));
+    const rows = runs.map((run, i) => {
+      const r = results(run);
+      return make("tr", {}, make("td", {}, dot(colour(i)), run.name + (run.info.status === "done" ? "" : ` (${run.info.status})`)),
+        make("td", { class: "text" }, `${modeOf(run)}, ${run.info.options.precision}`), show(r.accuracy, percent), show(r.speed, whole),
+        show(r.seconds, s => d3.format(".1f")(s) + " s"), show(r.loss, d3.format(".4f")),
+        make("td", { class: "text" }, make("code", {}, r.weights || "–"), i && r.weights && r.weights === first ? " same" : ""));
+    });
+    byId("runs").replaceChildren(
+      make("thead", {}, make("tr", {}, heading("run"), heading("mode", "text"), heading("accuracy"), heading(info.data.unit + "/s"), heading("time"),
+        heading("last loss"), heading("bits of the weights", "text"))),
+      make("tbody", {}, ...rows));
     const eager = runs.find(r => modeOf(r) === "eager" && results(r).weights), other = runs.find(r => modeOf(r) === "compiled" && results(r).weights);
     if (eager && other) {
       const same = results(eager).weights === results(other).weights && JSON.stringify(eager.curve.loss) === JSON.stringify(other.curve.loss);
@@ -134,10 +153,10 @@
       .on("mousemove touchmove", function () {
         const at = x.invert(d3.mouse(this)[0]);
         rule.attr("x1", x(at)).attr("x2", x(at)).attr("visibility", "visible");
-        showTip(`step ${whole(at)}<br>` + shown.map(({ run, i }, k) => {
+        showTip(lines([[`step ${whole(at)}`], ...shown.map(({ run, i }, k) => {
           const j = Math.min(d3.bisectLeft(run.curve.step, at), run.curve.step.length - 1);
-          return `<i class="dot" style="background:${colour(i)}"></i>${escape(run.name)} ${smoothed[k][j].toFixed(4)}`;
-        }).join("<br>"), d3.event.clientX, d3.event.clientY);
+          return [dot(colour(i)), `${run.name} ${smoothed[k][j].toFixed(4)}`];
+        })]), d3.event.clientX, d3.event.clientY);
       }).on("mouseleave touchend", () => { rule.attr("visibility", "hidden"); hideTip(); });
   }
 
@@ -156,7 +175,7 @@
         .attr("stroke-width", s.width).attr("stroke-dasharray", s.dash).attr("stroke-opacity", s.opacity);
       svg.selectAll(null).data(run.accuracy).enter().append("circle").attr("cx", a => x(a.step)).attr("cy", a => y(a.accuracy)).attr("r", i ? 4 : 6).attr("fill", colour(i))
         .attr("fill-opacity", s.opacity)
-        .on("mouseenter", a => showTip(`${escape(run.name)}, step ${whole(a.step)}<br><b>${percent(a.accuracy)}</b>`, d3.event.clientX, d3.event.clientY)).on("mouseleave", hideTip);
+        .on("mouseenter", a => showTip(lines([[`${run.name}, step ${whole(a.step)}`], [make("b", {}, percent(a.accuracy))]]), d3.event.clientX, d3.event.clientY)).on("mouseleave", hideTip);
     });
   }
 
@@ -168,8 +187,7 @@
     else absent(accuracy, "No epoch was finished.");
     byId("legend").hidden = runs.length < 2;
     runs.forEach((run, i) => {
-      const label = document.createElement("label");
-      label.innerHTML = `<input type="checkbox" checked><i class="dot" style="background:${colour(i)}"></i>${escape(run.name)}`;
+      const label = make("label", {}, make("input", { type: "checkbox", checked: "" }), dot(colour(i)), run.name);
       label.firstChild.addEventListener("change", event => {
         if (event.target.checked) hidden.delete(i); else hidden.add(i);
         redraw.forEach(f => f());
@@ -179,6 +197,8 @@
   }
 
   // --- gradients -------------------------------------------------------------------------------------------------------
+  const normOf = (series, i) => series.norm[i] === null ? "not finite" : short(series.norm[i]);
+
   function ridge(element, series) {
     const most = 18, every = Math.max(1, Math.ceil(series.step.length / most));
     const picked = d3.range(0, series.step.length).filter(i => i % every === 0 || i === series.step.length - 1);
@@ -198,7 +218,7 @@
         const area = d3.area().x((_, b) => x(series.low + (b + .5) * size)).y0(base(k)).y1(v => base(k) - tall(v)).curve(d3.curveMonotoneX)
           .defined((_, b) => x(series.low + (b + .5) * size) >= box.left - 1 && x(series.low + (b + .5) * size) <= box.right + 1);
         svg.append("path").attr("class", "ridge").attr("d", area(inside[k])).attr("fill", shade(k)).attr("stroke", "var(--card)").attr("stroke-width", 1)
-          .on("mousemove", () => showTip(`step ${whole(series.step[i])}<br>norm ${series.norm[i] === null ? "not finite" : short(series.norm[i])}`, d3.event.clientX, d3.event.clientY))
+          .on("mousemove", () => showTip(lines([[`step ${whole(series.step[i])}`], [`norm ${normOf(series, i)}`]]), d3.event.clientX, d3.event.clientY))
           .on("mouseleave", hideTip);
       });
     });
@@ -208,15 +228,12 @@
     const box = byId("ridges"), with_some = runs.filter(r => r.gradients.length);
     if (!with_some.length) return absent(box, "No histograms: train with --hooks histogram.");
     const show = k => {
-      box.innerHTML = "";
+      box.replaceChildren();
       with_some[k].gradients.forEach(series => {
-        const figure = document.createElement("figure");
-        figure.className = "card";
-        const last = series.norm[series.norm.length - 1];
-        figure.innerHTML = `<figcaption>${escape(series.name)}<span class="hint">norm ${last === null ? "not finite" : short(last)}</span></figcaption>` +
-          `<div class="chart" role="img" aria-label="Histograms of the gradient of ${escape(series.name)} over ${series.step.length} steps"></div>`;
-        box.append(figure);
-        ridge(figure.lastChild, series);
+        const chart = make("div", { class: "chart", role: "img", "aria-label": `Histograms of the gradient of ${series.name} over ${series.step.length} steps` });
+        box.append(make("figure", { class: "card" },
+          make("figcaption", {}, series.name, make("span", { class: "hint" }, `norm ${normOf(series, series.norm.length - 1)}`)), chart));
+        ridge(chart, series);
       });
     };
     choices(byId("gradient-runs"), "gradient-run", with_some.map(r => r.name), show);
@@ -229,12 +246,42 @@
       button.addEventListener("click", () => +button.dataset.zoom ? by(+button.dataset.zoom) : fit()));
   }
 
+  // A copy of what Graphviz has drawn: shapes, texts and how they look, no links, ids, styles or scripts. What it was asked to draw may have
+  // any of these.
+  const svgSpace = "http://www.w3.org/2000/svg", deepest = 40;
+  const elements = new Set(["svg", "g", "title", "polygon", "polyline", "path", "ellipse", "circle", "rect", "text", "tspan"]);
+  const looks = new Set(["viewBox", "transform", "d", "points", "x", "y", "width", "height", "cx", "cy", "r", "rx", "ry", "fill", "fill-opacity", "stroke",
+    "stroke-width", "stroke-opacity", "stroke-dasharray", "font-family", "font-size", "font-weight", "font-style", "text-anchor", "text-decoration"]);
+  const kinds = new Set(["graph", "cluster", "node", "edge", "hook"]);
+
+  function copied(node, depth) {
+    if (node.nodeType === Node.TEXT_NODE) return [document.createTextNode(node.data)];
+    if (node.nodeType !== Node.ELEMENT_NODE || node.namespaceURI !== svgSpace || depth > deepest) return [];
+    const isLink = node.localName === "a";
+    if (!isLink && !elements.has(node.localName)) return [];
+    const copy = document.createElementNS(svgSpace, isLink ? "g" : node.localName);
+    for (const { name, value } of node.attributes)
+      if (looks.has(name) && !/url\s*\(/i.test(value)) copy.setAttribute(name, value);
+    const known = (node.getAttribute("class") || "").split(/\s+/).filter(kind => kinds.has(kind));
+    if (known.length) copy.setAttribute("class", known.join(" "));
+    // Graphviz writes what is shown on pointing at something as a link without a destination.
+    const hint = isLink && node.getAttribute("xlink:title");
+    if (hint) copy.append(Object.assign(document.createElementNS(svgSpace, "title"), { textContent: hint }));
+    for (const child of node.childNodes) copy.append(...copied(child, depth + 1));
+    return [copy];
+  }
+
   function graph() {
-    const box = byId("drawing"), svg = d3.select(box).select("svg");
-    if (svg.empty()) {
+    const box = byId("drawing");
+    if (data.drawing) {
+      const root = new DOMParser().parseFromString(data.drawing, "image/svg+xml").documentElement;
+      if (root.localName === "svg") box.replaceChildren(...copied(root, 0));
+    }
+    const svg = d3.select(box).select("svg");
+    if (svg.empty() || !svg.attr("viewBox") || svg.select("g").empty()) {
       box.closest(".view").querySelector(".tools").hidden = true;
       box.style.height = "auto";
-      if (!box.querySelector(".absent")) absent(box, "No graph: train with --mode compiled.");
+      absent(box, data.drawing_problem || "No graph: train with --mode compiled.");
       return;
     }
     if (runs.length > 1) byId("graph-lead").textContent += ` From the run ${data.graph}.`;
@@ -297,9 +344,12 @@
       entry.time += s.end - s.begin;
     }));
     const top = Object.values(sums).sort((a, b) => b.time - a.time).slice(0, 10);
-    byId("hot").innerHTML = "<thead><tr><th>where the time went</th><th class=\"text\">kind</th><th>calls</th><th>µs</th></tr></thead><tbody>" + top.map(e =>
-      `<tr><td title="${escape(e.name)}"><i class="dot" style="background:var(--${e.lane})"></i>${escape(e.name.length > 58 ? e.name.slice(0, 56) + "…" : e.name)}</td>` +
-      `<td class="text">${e.lane}</td><td>${e.count}</td><td>${whole(e.time)}</td></tr>`).join("") + "</tbody>";
+    const heading = (text, kind) => make("th", kind ? { class: kind } : {}, text);
+    byId("hot").replaceChildren(
+      make("thead", {}, make("tr", {}, heading("where the time went"), heading("kind", "text"), heading("calls"), heading("µs"))),
+      make("tbody", {}, ...top.map(e => make("tr", {},
+        make("td", { title: e.name }, dot(`var(--${e.lane})`), e.name.length > 58 ? e.name.slice(0, 56) + "…" : e.name),
+        make("td", { class: "text" }, e.lane), make("td", {}, e.count), make("td", {}, whole(e.time))))));
   }
 
   function timeline() {
@@ -311,10 +361,11 @@
     }
     let shown = rowsOf(with_some[0]), at = { row: 0, span: 0 }, transform = d3.zoomIdentity, redraw, svgNode, zoom;
     const text = byId("span-text");
-    const describe = (row, span) => `<b>${escape(span.name)}</b><br>${row.name}, ${whole(span.end - span.begin)} µs, from ${whole(span.begin - shown.start)} µs on`;
+    const describe = (row, span) => lines([[make("b", {}, span.name)],
+      [`${row.name}, ${whole(span.end - span.begin)} µs, from ${whole(span.begin - shown.start)} µs on`]]);
     const choose = (r, k, focus) => {
       at = { row: r, span: k };
-      text.innerHTML = describe(shown.rows[r], shown.rows[r].spans[k]);
+      text.replaceChildren(...describe(shown.rows[r], shown.rows[r].spans[k]));
       d3.select(box).selectAll(".span").classed("chosen", d => d.row === r && d.k === k);
       if (!focus) return;
       const s = shown.rows[r].spans[k];

@@ -13,10 +13,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "grapnel/base/error.h"
+#include "grapnel/base/log.h"
+#include "grapnel/base/trusted_file.h"
 
 namespace grapnel::codegen {
 namespace {
@@ -82,9 +86,37 @@ bool is_ours_alone(const struct stat& info) {
   return info.st_uid == geteuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
+/// Once for a folder, since it would be said for every kernel.
+void warn_of_folder(const std::string& folder, const struct stat& info) {
+  static std::mutex mutex;
+  static std::set<std::string>* const told = new std::set<std::string>();
+  {
+    const std::lock_guard lock(mutex);
+    if (!told->insert(folder).second) return;
+  }
+  const bool foreign = info.st_uid != geteuid();
+  base::warn(str("compiled kernels are not kept on disk: ", folder,
+                 foreign ? str(" belongs to user ", info.st_uid) : " can be written by others",
+                 ", who could put other code there.\n",
+                 foreign ? "GRAPNEL_CACHE_DIR names another folder." : "chmod go-w " + folder));
+}
+
 bool folder_is_safe(const std::string& folder) {
   struct stat info;
-  return stat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && is_ours_alone(info);
+  if (stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) return false;
+  if (is_ours_alone(info)) return true;
+  warn_of_folder(folder, info);
+  return false;
+}
+
+/// Whether a folder may be made there without leaving ours in somebody else's home, as a program
+/// that root runs with a user's environment would.
+bool is_ours_to_make(const std::filesystem::path& folder) {
+  struct stat info;
+  for (std::filesystem::path p = folder;; p = p.parent_path()) {
+    if (stat(p.c_str(), &info) == 0) return info.st_uid == geteuid() || info.st_uid == 0;
+    if (p == p.parent_path()) return false;
+  }
 }
 
 bool read_checked(const File& file, std::string_view key, std::string& object) {
@@ -141,12 +173,17 @@ void prune(const std::string& folder) {
 void set_cache_limit_for_testing(uint64_t bytes) { cache_limit.store(bytes); }
 
 std::string cache_folder() {
-  auto variable = [](const char* name) { return std::getenv(name); };
-  if (const char* own = variable("GRAPNEL_CACHE_DIR")) return own;
-  if (const char* xdg = variable("XDG_CACHE_HOME"); xdg && *xdg == '/')
-    return std::string(xdg) + "/grapnel";
-  if (const char* home = variable("HOME"); home && *home == '/')
-    return std::string(home) + "/.cache/grapnel";
+  if (const char* own = base::trusted_environment("GRAPNEL_CACHE_DIR")) {
+    std::string folder = own;
+    while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+    return folder;
+  }
+  for (const auto& [variable, below] :
+       {std::pair("XDG_CACHE_HOME", "/grapnel"), {"HOME", "/.cache/grapnel"}})
+    if (const char* home = base::trusted_environment(variable); home && *home == '/') {
+      const std::string folder = std::string(home) + below;
+      return is_ours_to_make(folder) ? folder : "";
+    }
   return {};
 }
 
@@ -159,7 +196,8 @@ std::string entry_path(const std::string& folder, std::string_view key) {
 
 Entry read_entry(const std::string& folder, std::string_view key) {
   if (folder.empty() || !folder_is_safe(folder)) return {};
-  const File file(open(entry_path(folder, key).c_str(), O_RDONLY | O_CLOEXEC));
+  const File file(open(entry_path(folder, key).c_str(),
+                       O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (!file.ok()) return {};
   Entry entry;
   entry.found = read_checked(file, key, entry.object) ? Found::yes : Found::rejected;

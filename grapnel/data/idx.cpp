@@ -1,5 +1,8 @@
 #include "grapnel/data/idx.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -20,10 +23,15 @@ namespace {
 class GzipReader {
  public:
   explicit GzipReader(const std::filesystem::path& path) : path_(path) {
-    errno = 0;
-    file_.reset(gzopen(path.c_str(), "rb"));
-    check(file_ != nullptr, path.string(),
-          ": cannot be opened: ", std::strerror(errno ? errno : ENOMEM), ".");
+    // Without waiting, or a pipe would keep us until somebody writes into it.
+    const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    check(fd >= 0, path.string(), ": cannot be opened: ", std::strerror(errno), ".");
+    struct stat info;
+    const bool plain = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+    if (plain) file_.reset(gzdopen(fd, "rb"));
+    if (!file_) ::close(fd);
+    check(plain, path.string(), ": cannot be read: it is not a plain file.");
+    check(file_ != nullptr, path.string(), ": cannot be opened: ", std::strerror(ENOMEM), ".");
   }
 
   /// Up to `size` bytes; fewer only at the end of the file.

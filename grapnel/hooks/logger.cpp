@@ -1,5 +1,6 @@
 #include "grapnel/hooks/logger.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -165,6 +166,11 @@ struct TensorBoardWriter::File {
 TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
   const auto path = event_path(folder);
+  // The name is ours, so the file has to be, too.
+  const int fd =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  check(fd >= 0, path.string(), ": cannot be created: ", std::strerror(errno), ".");
+  ::close(fd);
   file_.reset(new File{path, open_to_append(path)});
   file_->write(Message().bytes(3, "brain.Event:2"));
 }

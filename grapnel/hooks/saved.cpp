@@ -116,7 +116,7 @@ SavedHook save_to_disk(const std::filesystem::path& folder, const SavedHookOptio
                 folder / str("saved-", getpid(), '-', count++, ".safetensors"));
             io::NamedTensors one;
             one.insert("saved", t);
-            io::save_safetensors(file->path, one, {}, io::Durable::no);
+            io::save_safetensors(file->path, one, {}, io::Durable::scratch);
             return file;
           },
           [](const std::any& packed) -> Tensor {

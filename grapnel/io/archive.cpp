@@ -3,6 +3,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "grapnel/io/json_depth.h"
+
 namespace grapnel::io {
 
 namespace {
@@ -100,6 +102,7 @@ Archive Archive::load(const std::filesystem::path& path) {
   const auto it = file.metadata.find(metadata_key);
   if (it == file.metadata.end()) return out;
   const std::string source = path.string();
+  check_json_depth(it->second, source);
   const json root = json::parse(it->second, nullptr, /*allow_exceptions=*/false);
   check(root.is_object() && root.contains("version") && root["version"].is_number_integer(), source,
         ": the values beside the tensors are damaged.");

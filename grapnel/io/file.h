@@ -3,8 +3,16 @@
 /// Note [Atomic files]
 /// AtomicFile writes `path.partial`, flushes it to the disk and renames it to `path` in commit().
 /// Until then the old file stays as it was, whatever happens: an exception, a full disk, kill -9, a
-/// power cut. What a killed process left behind is overwritten by the next writer; a lock on the
-/// file keeps two writers of one path apart.
+/// power cut. What a killed process left behind is removed by the next writer; a lock on the file
+/// keeps two writers of one path apart.
+///
+/// If `path` is a symbolic link, the file it leads to is replaced, and the link stays. What is no
+/// plain file, such as a pipe or a device, is written straight into, as is /dev/stdout; there only
+/// the rest of this note does not hold.
+///
+/// `path.partial` is always a new file: nothing is written through a link, a second name or a file
+/// of somebody else that lies there. Nor is a link followed that somebody else has put into a folder
+/// where everybody may write. A replaced file keeps its permissions.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +44,9 @@ class InputFile {
   uint64_t size_ = 0;
 };
 
-/// Whether a file has to survive a power cut. Scratch files need not, and are much quicker without.
-enum class Durable : uint8_t { yes, no };
+/// Whether a file has to survive a power cut. It is much quicker without. The name of a scratch file
+/// was made up by the program, so nothing that lies there was meant: a link is replaced, too.
+enum class Durable : uint8_t { yes, no, scratch };
 
 /// See Note [Atomic files]. Without commit() nothing happens.
 class AtomicFile {
@@ -55,13 +64,16 @@ class AtomicFile {
 
  private:
   [[noreturn]] void fail_with(const char* doing, int error);
-  std::filesystem::path path_, partial_;
+  void open_partial();
+  std::filesystem::path path_, target_, partial_;  ///< as given; where it leads; beside that
   Durable durable_;
+  bool straight_ = false;  ///< into what is no plain file
+  uint32_t mode_ = 0;      ///< permissions of the file that is replaced; 0: there is none
   int fd_ = -1;
   uint64_t written_ = 0;
 };
 
-/// The whole text of a file.
-std::string read_text(const std::filesystem::path& path);
+/// The whole text of a file; an error if it has more than `most` bytes.
+std::string read_text(const std::filesystem::path& path, uint64_t most = UINT64_MAX);
 
 }  // namespace grapnel::io

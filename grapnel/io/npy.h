@@ -2,7 +2,8 @@
 ///
 /// Both orders of bytes and of dimensions are read; bf16 cannot be written, since NumPy has no such
 /// type. Damaged and made-up files give errors and never ask for much more memory than they have
-/// bytes. Writing is atomic: see Note [Atomic files] in file.h.
+/// bytes; compressed ones for no more than their bytes can honestly unpack to, which is at most a
+/// thousandfold. Writing is atomic: see Note [Atomic files] in file.h.
 #pragma once
 
 #include <filesystem>

@@ -2,6 +2,7 @@
 /// the end is believed.
 #include <zlib.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -35,6 +36,7 @@ struct Member {
   uint16_t method = 0;
   uint32_t crc = 0;
   uint64_t packed = 0, size = 0, offset = 0;
+  uint64_t begin = 0;  ///< of the bytes, behind the entry's own header
 };
 
 /// Sizes that do not fit 32 bits stand in an extra field, in this order, each only if its place
@@ -94,8 +96,27 @@ std::vector<Member> directory(const std::string& bytes, const std::string& sourc
   return out;
 }
 
-std::string inflated(const std::string& bytes, uint64_t at, const Member& m,
-                     const std::string& source) {
+/// Finds the bytes of every entry. Each byte of the file belongs to one of them at most, or a few
+/// could unpack to any number of arrays.
+void find_contents(const std::string& bytes, std::vector<Member>& members,
+                   const std::string& source) {
+  std::vector<const Member*> order;
+  for (Member& m : members) {
+    check(number<uint32_t>(bytes, m.offset, source) == local_magic, source, ": is damaged: '",
+          m.name, "' is not where the directory says.");
+    m.begin = m.offset + 30 + number<uint16_t>(bytes, m.offset + 26, source) +
+              number<uint16_t>(bytes, m.offset + 28, source);
+    check(m.begin <= bytes.size() && m.packed <= bytes.size() - m.begin, source, ": is damaged: '",
+          m.name, "' reaches beyond the end of the file.");
+    order.push_back(&m);
+  }
+  std::ranges::sort(order, {}, &Member::offset);
+  for (size_t i = 1; i < order.size(); ++i)
+    check(order[i - 1]->begin + order[i - 1]->packed <= order[i]->offset, source,
+          ": is damaged: '", order[i - 1]->name, "' and '", order[i]->name, "' overlap.");
+}
+
+std::string inflated(const std::string& bytes, const Member& m, const std::string& source) {
   // Deflate makes at most 1032 bytes of one, so an honest size is no more than that.
   check(m.size / 1033 <= m.packed, source, ": '", m.name, "' claims ", m.size, " bytes from ",
         m.packed, ", which is impossible.");
@@ -107,7 +128,7 @@ std::string inflated(const std::string& bytes, uint64_t at, const Member& m,
   constexpr uint64_t piece = uint64_t{1} << 30;
   int code = Z_OK;
   while (code == Z_OK) {
-    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + at + in));
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + m.begin + in));
     stream.avail_in = static_cast<uInt>(std::min(piece, m.packed - in));
     stream.next_out = reinterpret_cast<Bytef*>(out.data() + done);
     stream.avail_out = static_cast<uInt>(std::min(piece, m.size - done));
@@ -121,17 +142,11 @@ std::string inflated(const std::string& bytes, uint64_t at, const Member& m,
 }
 
 std::string contents(const std::string& bytes, const Member& m, const std::string& source) {
-  check(number<uint32_t>(bytes, m.offset, source) == local_magic, source, ": is damaged: '", m.name,
-        "' is not where the directory says.");
-  const uint64_t at = m.offset + 30 + number<uint16_t>(bytes, m.offset + 26, source) +
-                      number<uint16_t>(bytes, m.offset + 28, source);
-  check(at <= bytes.size() && m.packed <= bytes.size() - at, source, ": is damaged: '", m.name,
-        "' reaches beyond the end of the file.");
   check(m.method == 0 || m.method == Z_DEFLATED, source, ": '", m.name, "' is packed by method ",
         m.method, "; stored and deflated files are read.");
   check(m.method != 0 || m.packed == m.size, source, ": '", m.name,
         "' is damaged: it has two sizes.");
-  std::string out = m.method == 0 ? bytes.substr(at, m.size) : inflated(bytes, at, m, source);
+  std::string out = m.method == 0 ? bytes.substr(m.begin, m.size) : inflated(bytes, m, source);
   const uLong crc = crc32_z(0, reinterpret_cast<const Bytef*>(out.data()), out.size());
   check(crc == m.crc, source, ": '", m.name, "' is damaged: its checksum differs.");
   return out;
@@ -163,7 +178,9 @@ NamedTensors load_npz(const std::filesystem::path& path) {
 NamedTensors parse_npz(std::span<const std::byte> given, const std::string& source) {
   const std::string bytes(reinterpret_cast<const char*>(given.data()), given.size());
   NamedTensors out("Array");
-  for (const Member& m : directory(bytes, source)) {
+  std::vector<Member> members = directory(bytes, source);
+  find_contents(bytes, members, source);
+  for (const Member& m : members) {
     const std::string array = contents(bytes, m, source);
     const std::string name =
         m.name.ends_with(".npy") ? m.name.substr(0, m.name.size() - 4) : m.name;

@@ -4,7 +4,9 @@
 #include <bit>
 #include <cstring>
 #include <functional>
+#include <optional>
 
+#include "grapnel/base/log.h"
 #include "grapnel/io/file.h"
 #include "grapnel/io/safetensors_header.h"
 #include "grapnel/ops/factories.h"
@@ -24,11 +26,23 @@ const char* name_of(DType dtype) {
   return std::ranges::find(types, dtype, &std::pair<DType, const char*>::first)->second;
 }
 
-DType type_of(const SafetensorsEntry& e, const std::string& source) {
+/// Nothing for a type of the format that Grapnel has not.
+std::optional<DType> type_of(const SafetensorsEntry& e) {
   for (const auto& [dtype, name] : types)
     if (e.dtype == name) return dtype;
-  fail(source, ": the tensor '", e.name, "' holds ", e.dtype,
-       ", which Grapnel has no type for.\nConvert it where the file is made, e.g. to F32 or I64.");
+  return {};
+}
+
+void warn_of(const TextMap& left_out, const std::string& source) {
+  constexpr size_t most = 8;
+  std::string names;
+  size_t count = 0;
+  for (const auto& [name, type] : left_out)
+    if (count++ < most) names += str(count == 1 ? "" : ", ", "'", name, "' (", type, ")");
+  if (count > most) names += str(" and ", count - most, " more");
+  base::warn(str(source, ": ", count, count == 1 ? " tensor was" : " tensors were",
+                 " left out, since Grapnel has no such type: ", names,
+                 ".\nConvert where the file is made, e.g. to F32 or I64."));
 }
 
 using ReadAt = std::function<void(uint64_t offset, void* out, size_t bytes)>;
@@ -56,7 +70,12 @@ Safetensors read(uint64_t size, const std::string& source, const ReadAt& read_at
 
   Safetensors out;
   for (const SafetensorsEntry& e : header.entries) {
-    const Tensor t = empty(e.shape, type_of(e, source));
+    const std::optional<DType> type = type_of(e);
+    if (!type) {
+      out.left_out.emplace(e.name, e.dtype);
+      continue;
+    }
+    const Tensor t = empty(e.shape, *type);
     read_at(8 + header_bytes + e.begin, t.data_ptr(), e.end - e.begin);
     // Any byte may stand there, but a bool that is neither 0 nor 1 is none.
     if (t.dtype() == kBool)
@@ -66,6 +85,7 @@ Safetensors read(uint64_t size, const std::string& source, const ReadAt& read_at
     out.tensors.insert(e.name, t);
   }
   out.metadata = std::move(header.metadata);
+  if (!out.left_out.empty()) warn_of(out.left_out, source);
   return out;
 }
 

@@ -127,7 +127,10 @@ IncompatibleKeys Module::load_state_dict(const StateDict& state_dict, bool stric
       std::string text;
       for (const std::string& problem : problems) text += "\n  " + problem;
       fail("load_state_dict: the entries do not fit ", name(), "; nothing was changed.", text,
-           strict ? "\nPass strict = false to load what has a place and leave the rest." : "");
+           // Shapes have to fit either way.
+           strict && loading.errors.empty()
+               ? "\nPass strict = false to load what has a place and leave the rest."
+               : "");
     }
   } catch (...) {
     loading.roll_back();

@@ -16,13 +16,59 @@ namespace {
 
 // --- modules ---
 
+/// The number and the rest of "12.exp_avg".
+std::pair<int64_t, std::string> numbered(const std::string& key) {
+  const size_t dot = key.find('.');
+  check(dot > 0 && dot != key.npos && dot < 18 &&
+            key.find_first_not_of("0123456789") == dot,
+        "the archive holds '", key, "' where a number is expected.");
+  return {std::stoll(key.substr(0, dot)), key.substr(dot + 1)};
+}
+
+// Facts about a module at path "fc" are values named "__metadata__.7.fc.version": the length tells
+// where the fact's own name begins, since both may have dots.
+constexpr const char* metadata_part = "__metadata__";
+
+io::Archive::Value archived(const nn::Value& value, const std::string& path,
+                            const std::string& name) {
+  if (value.is<bool>()) return Scalar(value.to<bool>());
+  if (value.is<int64_t>()) return Scalar(value.to<int64_t>());
+  if (value.is<double>()) return Scalar(value.to<double>());
+  check(value.is<std::string>(), "the metadata '", name, "' of the module '", path, "' is ",
+        value.describe(), "; truth values, numbers and texts can be saved.");
+  return value.to<std::string>();
+}
+
+nn::Value restored(const io::Archive::Value& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  const Scalar& s = std::get<Scalar>(value);
+  if (s.is_bool()) return s.to_bool();
+  if (s.is_integral()) return s.to_int();
+  return s.to_double();
+}
+
 void write_module(io::Archive& out, nn::Module& module) {
   const nn::StateDict state = module.state_dict();
   for (const auto& item : state) out.write(item.key(), item.value());
+  io::Archive facts;
+  for (const auto& [path, metadata] : state.metadata)
+    for (const auto& [name, value] : metadata)
+      facts.write(str(name.size(), ".", path, ".", name), archived(value, path, name));
+  out.write(metadata_part, facts);
 }
+
 void read_module(const io::Archive& in, nn::Module& module) {
   nn::StateDict state;
   for (const auto& item : in.tensors()) state.set(item.key(), item.value());
+  const io::Archive facts = in.part(metadata_part);
+  for (const auto& [key, value] : facts.values()) {
+    const auto [size, rest] = numbered(key);
+    const auto length = static_cast<size_t>(size);
+    check(length < rest.size() && rest[rest.size() - length - 1] == '.',
+          "the archive holds metadata '", key, "', whose name is damaged.");
+    const size_t begin = rest.size() - length;
+    state.metadata[rest.substr(0, begin - 1)][rest.substr(begin)] = restored(value);
+  }
   module.load_state_dict(state);
 }
 
@@ -53,15 +99,6 @@ void write_optimizer(io::Archive& out, optim::Optimizer& optimizer) {
       if (const Tensor* t = std::get_if<Tensor>(&entry)) out.write(key, *t);
       else out.write(key, std::get<Scalar>(entry));
     }
-}
-
-/// The number and the rest of "12.exp_avg".
-std::pair<int64_t, std::string> numbered(const std::string& key) {
-  const size_t dot = key.find('.');
-  check(dot > 0 && dot != key.npos && dot < 18 &&
-            std::all_of(key.begin(), key.begin() + static_cast<ptrdiff_t>(dot), ::isdigit),
-        "the archive holds '", key, "' where a number of a parameter is expected.");
-  return {std::stoll(key.substr(0, dot)), key.substr(dot + 1)};
 }
 
 void read_optimizer(const io::Archive& in, optim::Optimizer& optimizer) {

@@ -5,9 +5,13 @@
 
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <mutex>
+#include <optional>
 #include <thread>
 
 #include "grapnel/base/error.h"
+#include "grapnel/base/log.h"
 #include "grapnel/codegen/disk_cache.h"
 #include "grapnel/codegen/llvm_module.h"
 #include "tests/codegen/jit_setup.h"
@@ -200,16 +204,55 @@ TEST_CASE("an intact entry whose object is no object is compiled anew") {
   CHECK(contents(file) == good);
 }
 
-TEST_CASE("a folder that others may write to is neither read nor written") {
+TEST_CASE("a folder that others may write to is neither read nor written, which is said once") {
+  for (const fs::perms others : {fs::perms::others_write, fs::perms::group_write}) {
+    const CleanJit clean;
+    const BlockProgram p = powers(3);
+    kernel_for(p);
+    fs::permissions(clean.folder, others, fs::perm_options::add);
+    std::mutex mutex;
+    std::string said;
+    set_warning_handler([&](const std::string& text) {
+      const std::lock_guard lock(mutex);
+      said += text;
+    });
+    for (int i = 0; i < 2; ++i) {
+      reset_jit_for_testing();
+      CHECK(agrees(p, 100, 1));
+      CHECK(jit_stats().disk_hits == 0);
+      CHECK(jit_stats().compiled == 1);
+      CHECK(jit_stats().disk_writes == 0);
+    }
+    set_warning_handler(nullptr);
+    CHECK(said == str("compiled kernels are not kept on disk: ", clean.folder.string(),
+                      " can be written by others, who could put other code there.\nchmod go-w ",
+                      clean.folder.string()));
+  }
+}
+
+TEST_CASE("what is no plain file is no entry: a pipe, a link, a folder in its place") {
   const CleanJit clean;
   const BlockProgram p = powers(3);
   kernel_for(p);
-  fs::permissions(clean.folder, fs::perms::others_write, fs::perm_options::add);
+  const fs::path file = entries(clean.folder).at(0), aside = clean.folder / "aside";
+  const std::string good = contents(file);
+  for (const char* kind : {"pipe", "link"}) {
+    CAPTURE(kind);
+    fs::rename(file, aside);
+    if (kind == std::string("pipe")) REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
+    else fs::create_symlink(aside, file);
+    reset_jit_for_testing();
+    CHECK(agrees(p, 100, 1));
+    CHECK(jit_stats().disk_hits == 0);
+    CHECK(jit_stats().compiled == 1);
+    CHECK(fs::is_regular_file(fs::symlink_status(file)));
+    CHECK(contents(file) == good);
+  }
+  fs::remove(file);
+  fs::create_directory(file);
   reset_jit_for_testing();
   CHECK(agrees(p, 100, 1));
-  CHECK(jit_stats().disk_hits == 0);
   CHECK(jit_stats().compiled == 1);
-  CHECK(jit_stats().disk_writes == 0);
 }
 
 TEST_CASE("without a usable folder kernels are compiled each time, and that is all") {
@@ -232,6 +275,41 @@ TEST_CASE("without a usable folder kernels are compiled each time, and that is a
   kernel_for(powers(3));
   CHECK(jit_stats().disk_writes == 1);
   CHECK((fs::status(deep).permissions() & fs::perms::others_all) == fs::perms::none);
+  // A slash at the end changes nothing, nor does what others get by default.
+  const mode_t before = ::umask(0002);
+  setenv("GRAPNEL_CACHE_DIR", (clean.folder / "c" / "d//").c_str(), 1);
+  reset_jit_for_testing();
+  kernel_for(powers(3));
+  ::umask(before);
+  CHECK(jit_stats().disk_writes == 1);
+  CHECK(fs::status(clean.folder / "c" / "d").permissions() == fs::perms::owner_all);
+}
+
+TEST_CASE("no folder is made in the home of another user") {
+  const CleanJit clean;
+  const fs::path home = clean.folder / "home";
+  fs::create_directory(home);
+  unsetenv("GRAPNEL_CACHE_DIR");
+  const char* names[] = {"XDG_CACHE_HOME", "HOME"};
+  std::map<std::string, std::optional<std::string>> before;
+  for (const char* name : names) {
+    const char* value = getenv(name);
+    before[name] = value ? std::optional<std::string>(value) : std::nullopt;
+    unsetenv(name);
+  }
+  for (const char* name : names) {
+    setenv(name, home.c_str(), 1);
+    const std::string below = name == std::string("HOME") ? "/.cache/grapnel" : "/grapnel";
+    CHECK(cache_folder() == home.string() + below);
+    if (geteuid() == 0) {  // only root can give a folder away
+      REQUIRE(::chown(home.c_str(), 65534, 65534) == 0);
+      CHECK(cache_folder().empty());
+      REQUIRE(::chown(home.c_str(), 0, 0) == 0);
+    }
+    unsetenv(name);
+  }
+  for (const char* name : names)
+    if (before[name]) setenv(name, before[name]->c_str(), 1);
 }
 
 TEST_CASE("the cache lies where the environment says") {

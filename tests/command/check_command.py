@@ -91,14 +91,66 @@ def wrong_flags_end_with_status_2_and_name_the_flag(work):
     assert "--colour" in grapnel("train", "--colour", status=2)[1]
     assert "resnet" in grapnel("train", "--model", "resnet", status=2)[1]
     grapnel(status=2)
-    grapnel("fly", status=2)
-    _, complaint, _ = train(work, "wrong", "--hooks", "squash=1", status=1)
+    for word, meant in (("trian", "train"), ("reprot", "report"), ("doc", "doctor")):
+        assert f"no command '{word}'. Did you mean '{meant}'?" in grapnel(word, "--steps", 3, status=2)[1]
+    complaint = grapnel("fly", status=2)[1]
+    assert "Did you mean" not in complaint and "train, report, graph, doctor, demo" in complaint
+    _, complaint, _ = train(work, "wrong", "--hooks", "squash=1", status=2)
     assert "no hook 'squash=1'" in complaint and "clip=LIMIT" in complaint
-    _, complaint, _ = train(work, "wrong", "--hooks", "clip=much", status=1)
-    assert "no number" in complaint
-    _, complaint, _ = train(work, "wrong", "--ranks", 3, status=1)
+    assert "no number" in grapnel("graph", "--hooks", "clip=much", status=2)[1]
+    _, complaint, _ = train(work, "wrong", "--ranks", 3, status=2)
     assert "shared evenly" in complaint
+    for flag, value in (("--epochs", -1), ("--steps", -1), ("--batch", 0), ("--save-every", "often"), ("--threads", 10**12), ("--ranks", 0)):
+        _, complaint, _ = train(work, "wrong", flag, value, status=2)
+        assert f"{flag}: must be a whole number from" in complaint and f"got {value}" in complaint and len(complaint) < 200, complaint
+    for rate in ("nan", "inf", "0", "-1", "fast"):
+        assert f"--rate: must be a number above 0, got {rate}" in train(work, "wrong", "--rate", rate, status=2)[1]
+    assert "contradict" in train(work, "wrong", "--resume", "--overwrite", status=2)[1]
     assert not (work / "wrong").exists()
+
+
+@test
+def what_is_to_be_pasted_is_quoted(work):
+    out, _, run = train(work, "my run's", "--steps", 2)
+    assert f"grapnel report '{work}/my run'\\''s' -o report.html" in out
+    complaint = grapnel("report", work / "a b", status=1)[1]
+    assert f"grapnel train --run '{work}/a b' makes one" in complaint
+    complaint = grapnel("report", run / "run.json", status=1)[1]
+    assert "is a file" in complaint and "--run '" not in complaint
+
+
+@test
+def a_finished_run_is_left_as_it_is_and_may_be_made_longer(work):
+    _, _, run = train(work, "done", "--epochs", 2)
+    before = {file.name: file.read_bytes() for file in run.iterdir()}
+    for words in ((), ("--epochs", 1), ("--epochs", 2), ("--steps", 16)):
+        out, _ = grapnel("train", "--resume", "--run", run, *words)
+        assert "finished already, after 16 steps" in out and "--epochs N" in out, out
+    assert {file.name: file.read_bytes() for file in run.iterdir()} == before
+    grapnel("train", "--resume", "--run", run, "--epochs", 3)
+    assert results(run)["step"] == 24 and len(losses(run)) == 24
+    assert json.loads((run / "run.json").read_text())["options"]["epochs"] == 3
+    assert losses(run)[:16] == [line for line in before["metrics.jsonl"].decode().splitlines() if "loss" in line]
+    # A run that stopped after so many steps goes on to more of them, or through whole epochs; ranks agree on it.
+    _, _, run = train(work, "steps", "--steps", 5, "--ranks", 2)
+    grapnel("train", "--resume", "--run", run, "--steps", 9)
+    assert len(losses(run)) == 9
+    grapnel("train", "--resume", "--run", run, "--epochs", 2)
+    assert len(losses(run)) == 16
+
+
+@test
+def a_run_that_was_killed_at_its_very_end_has_its_results(work):
+    _, _, run = train(work, "end", "--epochs", 1)
+    good = results(run)
+    info = json.loads((run / "run.json").read_text())
+    metrics = (run / "metrics.jsonl").read_text()
+    for kept in (metrics, "".join(line for line in metrics.splitlines(True) if "accuracy" not in line)):
+        (run / "metrics.jsonl").write_text(kept)
+        (run / "run.json").write_text(json.dumps({**{k: v for k, v in info.items() if k != "results"}, "status": "running"}))
+        grapnel("train", "--resume", "--run", run)
+        assert {**results(run), "speed": 0} == {**good, "speed": 0}
+        assert (run / "metrics.jsonl").read_text() == metrics
 
 
 @test
@@ -158,7 +210,7 @@ def ctrl_c_saves_and_tells_how_to_go_on(work):
     at = results(run)["step"]
     assert 0 < at < 4000 and len(losses(run)) == at
     assert json.loads((run / "run.json").read_text())["status"] == "stopped"
-    assert "--batch 16 is not what the run" in grapnel("train", "--resume", "--run", run, "--batch", 16, status=1)[1]
+    assert "--batch 16 is not what the run" in grapnel("train", "--resume", "--run", run, "--batch", 16, status=2)[1]
 
 
 @test
@@ -269,19 +321,56 @@ def foreign_and_damaged_runs_are_refused_by_name(work):
     assert "metrics.jsonl:1" in broken(lambda c: (c / "metrics.jsonl").write_text("nonsense\n"))
     assert "damaged" in broken(lambda c: (c / "timeline-0.json").write_text("[1"))
     assert "damaged" in broken(lambda c: (c / "gradients.jsonl").write_text("{\"step\": 1}\n"))
+    deep = "[" * 300_000 + "]" * 300_000
+    for name, text in (("run.json", json.dumps({**info, "deep": 0}).replace("0}", deep + "}")), ("metrics.jsonl", '{"step": 1, "deep": ' + deep + "}\n"),
+                       ("timeline-0.json", deep), ("gradients.jsonl", deep + "\n")):
+        complaint = broken(lambda c: (c / name).write_text(text))
+        assert "deeper than 100 levels" in complaint and name in complaint, complaint[:300]
+    assert "data: is damaged: unit is not a text" in broken(
+        lambda c: (c / "run.json").write_text(json.dumps({**info, "data": {**info["data"], "unit": ["images"]}})))
+    assert "counts is not" in broken(lambda c: (c / "gradients.jsonl").write_text(
+        '{"step": 1, "name": "w", "low": -1, "high": 1, "norm": 1, "counts": [1, "x", 2]}\n'))
+
+    def pipe(name):
+        def change(copy):
+            (copy / name).unlink(missing_ok=True)
+            os.mkfifo(copy / name)
+        return change
+
+    for name in ("metrics.jsonl", "timeline-0.json"):
+        assert "not a plain file" in broken(pipe(name))
     assert not page.exists()
     # A line that was cut short by a crash is no damage.
     with (run / "metrics.jsonl").open("a") as out:
         out.write('{"step": 4, "lo')
     grapnel("report", run, "-o", page)
     (run / "checkpoint.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0nonsense")
-    assert "checkpoint.safetensors" in grapnel("train", "--resume", "--run", run, status=1)[1]
+    assert "checkpoint.safetensors" in grapnel("train", "--resume", "--run", run, "--steps", 5, status=1)[1]
 
 
 @test
 def a_page_cannot_be_written_where_there_is_no_folder(work):
     _, _, run = train(work, "page", "--steps", 2)
     assert "nowhere" in grapnel("report", run, "-o", work / "nowhere" / "page.html", status=1)[1]
+
+
+@test
+def output_goes_where_a_link_leads_and_into_what_is_no_file(work):
+    _, _, run = train(work, "links", "--steps", 2)
+    real, link, pipe = work / "real.html", work / "link.html", work / "pipe"
+    real.write_text("old")
+    link.symlink_to("real.html")
+    grapnel("report", run, "-o", link)
+    assert link.is_symlink() and real.read_text().startswith("<!DOCTYPE html>")
+    (work / "full").symlink_to("/dev/full")
+    assert "No space left" in grapnel("report", run, "-o", work / "full", status=1)[1]
+    assert (work / "full").is_symlink() and pathlib.Path("/dev/full").is_char_device()
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True) as reader:
+        grapnel("graph", "--format", "dot", "-o", pipe)
+        assert reader.stdout.read().startswith("digraph")
+    assert pipe.is_fifo()
+    assert grapnel("graph", "--format", "dot", "-o", "/dev/stdout")[0].startswith("digraph")
 
 
 @test

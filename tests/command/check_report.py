@@ -5,7 +5,9 @@
     check_report.py BUILD --shots FOLDER [PAGE]  also takes pictures, of PAGE if given
 """
 import base64
+import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -107,6 +109,67 @@ def fits(driver):
         yield f"{small} buttons are too small for a finger"
 
 
+# What a text of somebody else's run may try: to run, to end the data, to hide its end.
+HOSTILE = "<img src=x onerror='window.caught=1'></script><script>window.caught=1</script><!--<script>\u2028&lt;\"'`${window.caught=1}"
+HOSTILE_GRAPH = """digraph step {
+  node [shape=box];
+  subgraph cluster_a { label="<script>window.caught=1</script>"; URL="javascript:window.caught=1"; a; }
+  a [label="<img src=x onerror=window.caught=1>", URL="javascript:window.caught=1", tooltip="</title><script>window.caught=1</script>", id="summary"];
+  b [label=<<b>bold</b><br/>&lt;script&gt;>, class="node top", href="https://example.org/", image="/etc/hostname", fillcolor="red:blue", style=filled];
+  a -> b [label="]]>", URL="javascript:window.caught=1", edgetooltip="x\\" onload=\\"window.caught=1"];
+}
+"""
+
+
+def with_every_text(value):
+    """The same with the hostile text in the place of every text."""
+    if isinstance(value, dict):
+        return {key: item if key in ("format", "lane") else with_every_text(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [with_every_text(item) for item in value]
+    return HOSTILE if isinstance(value, str) else value
+
+
+def hostile_page(grapnel, folder, graph):
+    """A report of a run in which every text is made to do harm, the name of its folder included."""
+    run = folder / "<!--<script>'\"&"
+    shutil.rmtree(run, ignore_errors=True)
+    shutil.copytree(folder / "compiled", run)
+    for file in run.glob("*.json"):
+        file.write_text(json.dumps(with_every_text(json.loads(file.read_text()))))
+    for file in run.glob("*.jsonl"):
+        file.write_text("".join(json.dumps(with_every_text(json.loads(line))) + "\n" for line in file.read_text().splitlines()))
+    (run / "graph.dot").write_text(graph)
+    page = folder / "hostile.html"
+    subprocess.run([grapnel, "report", str(run), str(folder / "eager"), "-o", str(page)], check=True, capture_output=True)
+    return page
+
+
+def harmless(driver, drawing):
+    """Hostile texts are shown, and that is all."""
+    yield from errors(driver)
+    if driver.execute_script("return window.caught") is not None:
+        yield "a text of a run was run as a script"
+    for selector in ("img", "image", "#drawing a", "#drawing [id]", "[href^='javascript:']", "script:not([id]):nth-of-type(n+4)", "#drawing script"):
+        if count(driver, selector):
+            yield f"a text of a run became an element: {selector}"
+    spans = driver.find_element(By.ID, "spans")
+    spans.send_keys(Keys.ARROW_RIGHT)
+    for name in ("title", "subtitle", "cards", "runs", "legend", "ridges", "hot", "span-text", "drawing", "footer"):
+        text = driver.execute_script("return document.getElementById(arguments[0]).textContent", name)
+        if ("<SCRIPT>" if name == "title" else "<script>") not in text and not (name == "drawing" and "<stdin>" in text):
+            yield f"#{name} does not show the text: {text[:80]!r}"
+    if (count(driver, "#drawing svg .node") == 2) != drawing:
+        yield f"the drawing has {count(driver, '#drawing svg .node')} nodes"
+    # Should a text become markup all the same, the policy of the page stops it.
+    driver.execute_script("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.caught=1\"><a href=\"javascript:window.caught=1\" id=bait>x</a>')")
+    driver.execute_script("document.getElementById('bait').click()")
+    driver.implicitly_wait(0.2)
+    if driver.execute_script("return window.caught") is not None:
+        yield "the policy of the page lets other scripts run"
+    driver.get_log("browser")  # it has complained, as it should
+
+
 def shot(driver, folder, name, height):
     """The upper part of the page, small enough to be kept with the documents."""
     width = driver.execute_script("return innerWidth")
@@ -143,6 +206,10 @@ def main():
             if len(sys.argv) > 3:
                 open_page(wide, page)
                 shot(wide, pathlib.Path(sys.argv[3]), "report-wide", 2960)
+            if not given:
+                for graph, drawing in ((HOSTILE_GRAPH, True), ("digraph {<script>window.caught=1</script>", False)):
+                    open_page(wide, hostile_page(grapnel, folder, graph))
+                    results.append(list(harmless(wide, drawing)))
         finally:
             wide.quit()
         narrow = browser(NARROW)

@@ -1,28 +1,129 @@
-/// libFuzzer's entry for the readers of files: any bytes give a tensor or an Error, and memory
-/// stays in bounds. Build with the preset `fuzz`; then
+/// libFuzzer's entry for everything that reads files: any bytes give a value or an Error, and memory
+/// stays in bounds; what was read can be written, and is read back the same. Build with the preset
+/// `fuzz`; then
 ///
-///   build/fuzz/tests/files_fuzz -rss_limit_mb=1024 -max_total_time=600 corpus/ tests/io/
+///   build/fuzz/tests/files_fuzz -rss_limit_mb=1024 -max_total_time=600 new/ tests/fuzz/corpus/files_fuzz tests/io
+///
+/// Other builds have the same entry with replay_main.cpp around it.
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstdint>
+#include <cstdlib>
+#include <fstream>
 #include <span>
 
-#include "grapnel/base/error.h"
-#include "grapnel/io/npy.h"
-#include "grapnel/io/safetensors.h"
+#include "command/run_folder.h"
+#include "grapnel/codegen/disk_cache.h"
+#include "grapnel/data/idx.h"
+#include "grapnel/grapnel.h"
+#include "grapnel/io/archive.h"
+#include "tests/fuzz/checkpoint_parts.h"
+#include "tests/io/temporary_folder.h"
 
 namespace {
+
+using namespace grapnel;
+
 template <class Read>
 void survives(Read read) {
   try {
     read();
-  } catch (const grapnel::Error&) {
+  } catch (const Error&) {
   }
 }
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+/// Bytes as a file that has a path.
+class MemoryFile {
+ public:
+  explicit MemoryFile(std::span<const std::byte> bytes) : fd_(memfd_create("fuzz", MFD_CLOEXEC)) {
+    require(fd_ >= 0 && ::write(fd_, bytes.data(), bytes.size()) ==
+                            static_cast<ssize_t>(bytes.size()));
+  }
+  ~MemoryFile() { ::close(fd_); }
+  MemoryFile(const MemoryFile&) = delete;
+  std::filesystem::path path() const { return "/proc/self/fd/" + std::to_string(fd_); }
+
+ private:
+  int fd_;
+};
+
+/// Gone with the process, unless that ends early.
+const TemporaryFolder& folder() {
+  static const TemporaryFolder made;
+  return made;
+}
+
+void put(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  std::ofstream out(path, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  ::chmod(path.c_str(), 0600);  // as entries of the cache have to be
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+void tensors(std::span<const std::byte> bytes) {
+  survives([&] {
+    const io::Safetensors read = io::parse_safetensors(bytes);
+    const auto copy = folder() / "copy.safetensors";
+    io::save_safetensors(copy, read.tensors, read.metadata, io::Durable::scratch);
+    const io::Safetensors back = io::load_safetensors(copy);
+    require(back.tensors.size() == read.tensors.size() && back.metadata == read.metadata);
+  });
+  survives([&] {
+    const Tensor read = io::parse_npy(bytes, "fuzz");
+    const Tensor back = io::parse_npy(bytes_of(io::npy_bytes(read, "fuzz")), "fuzz");
+    require(back.shape() == read.shape() && back.dtype() == read.dtype());
+  });
+  survives([&] { io::parse_npz(bytes, "fuzz"); });
+}
+
+void checkpoints(const std::filesystem::path& file) {
+  survives([&] { io::Archive::load(file); });
+  fuzz::CheckpointParts parts;
+  survives([&] { parts.state.load(file); });
+}
+
+void kernels(std::span<const std::byte> bytes) {
+  put(codegen::entry_path(folder().path(), fuzz::cache_key), bytes);
+  const codegen::Entry entry = codegen::read_entry(folder().path(), fuzz::cache_key);
+  require(entry.found != codegen::Found::no && entry.object.size() <= bytes.size());
+}
+
+void runs(std::span<const std::byte> bytes) {
+  for (const char* name : {"run.json", "metrics.jsonl"}) put(folder() / name, bytes);
+  survives([&] { command::RunFolder::read(folder().path()); });
+  put(folder() / "run.json", bytes_of("{\"format\": 1}"));
+  const command::RunFolder run = command::RunFolder::read(folder().path());
+  survives([&] { run.lines("metrics.jsonl"); });
+  survives([&] { run.json("metrics.jsonl"); });
+}
+
 }  // namespace
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  if (std::filesystem::is_directory("/dev/shm")) ::setenv("TMPDIR", "/dev/shm", 1);  // no disk
+  set_warning_handler(nullptr);  // of tensors that are left out
+  set_num_threads(1);
+  return 0;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
-  survives([&] { grapnel::io::parse_safetensors(bytes); });
-  survives([&] { grapnel::io::parse_npy(bytes, "fuzz"); });
-  survives([&] { grapnel::io::parse_npz(bytes, "fuzz"); });
+  tensors(bytes);
+  {
+    const MemoryFile file(bytes);
+    survives([&] { data::read_idx(file.path()); });
+    checkpoints(file.path());
+  }
+  kernels(bytes);
+  runs(bytes);
   return 0;
 }

@@ -80,6 +80,44 @@ def printers(prefix):
         raise RuntimeError(f"no gdb_printers.py among {found}")
 
 
+PLANTED = """#include <stdio.h>
+__attribute__((constructor)) static void ran(void) { puts("planted code ran"); }
+"""
+
+
+def planted_modules(prefix, folder, compiler):
+    """Modules that others could have put where a program lies, beside its folder, or where it is run, are not loaded."""
+    toy, evil = folder.with_name("toy_with_cmake") / "toy", folder / "evil.so"
+    folder.mkdir()
+    folder.chmod(0o755)
+    (folder / "evil.c").write_text(PLANTED)
+    run(compiler, "-x", "c", "-shared", "-fPIC", folder / "evil.c", "-o", evil)
+    app, cwd = folder / "app", folder / "cwd"
+    for place in (app, folder / "grapnel", folder / "lib", cwd, cwd / "grapnel", cwd / "lib"):
+        place.mkdir(exist_ok=True)
+        shutil.copy(evil, place / "libgrapnel_llvm.so")
+    shutil.copy(toy, app / "toy")
+    (cwd / "toy").write_text("")  # what a program finds that takes its first argument for its file
+    app.chmod(0o777)
+    printed = run("env", "-C", cwd, f"PATH={app}:{os.environ['PATH']}", "toy")
+    if os.geteuid() == 0:
+        app.chmod(0o755)
+        os.chown(app / "libgrapnel_llvm.so", 65534, 65534)
+        printed += run(app / "toy")
+        os.chown(app / "libgrapnel_llvm.so", 0, 0)
+        # A program with more rights than its caller does not take its word for what to load.
+        if not os.statvfs(app).f_flag & os.ST_NOSUID and shutil.which("setpriv"):
+            (app / "libgrapnel_llvm.so").unlink()
+            (app / "toy").chmod(0o4755)
+            for private in folder.parent, folder.parent.parent:  # the temporary folder, which is ours
+                private.chmod(0o755)
+            printed += run("setpriv", "--reuid=65534", "--clear-groups", app / "toy", GRAPNEL_LLVM_LIBRARY=str(evil))
+    if "planted code ran" in printed:
+        raise RuntimeError(f"a module that others could have planted was loaded:\n{printed}")
+    app.chmod(0o755)
+    return printed
+
+
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     settings = cache_of(build)
@@ -99,7 +137,7 @@ def main():
                 tree = folder / "build"
                 build_like(build, tree, change)
             run("cmake", "--install", tree, "--prefix", prefix)
-            for way in (toy_with_cmake, toy_with_pkg_config, *([the_command] if settings["GRAPNEL_COMMAND"] == "ON" else [])):
+            for way in (toy_with_cmake, toy_with_pkg_config, planted_modules, *([the_command] if settings["GRAPNEL_COMMAND"] == "ON" else [])):
                 try:
                     printed = way(prefix, folder / way.__name__, compiler)
                     print(f"{variant}, {way.__name__}: {printed.strip()}")

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstring>
+
 #include "grapnel/grapnel.h"
 #include "grapnel/io/file.h"
 #include "tests/io/temporary_folder.h"
@@ -85,6 +87,26 @@ TEST_CASE("a malformed .npy file is refused with the reason") {
                     ""))
             .find("is too large") != std::string::npos);
   for (size_t n = 0; n < good.size(); ++n) CHECK_FALSE(refused(npy(good.substr(0, n), "")).empty());
+}
+
+TEST_CASE("entries of an .npz file that share bytes are refused, so that it cannot grow without end") {
+  const TemporaryFolder folder;
+  io::NamedTensors one;
+  one.insert("a", zeros({1 << 16}));
+  io::save_npz(folder / "one", one, {.compressed = true});
+  const std::string good = io::read_text(folder / "one");
+  // The same entry under many names: its line of the directory, again and again.
+  const size_t line = good.find("PK\1\2"), end = good.find("PK\5\6");
+  REQUIRE(end != std::string::npos);
+  const uint16_t count = 1000;
+  std::string bomb = good.substr(0, line);
+  for (int i = 0; i < count; ++i) bomb += good.substr(line, end - line);
+  std::string tail = good.substr(end);
+  std::memcpy(tail.data() + 8, &count, 2);
+  std::memcpy(tail.data() + 10, &count, 2);
+  bomb += tail;
+  CHECK(error_text([&] { io::parse_npz(std::as_bytes(std::span(bomb)), "file"); }) ==
+        "file: is damaged: 'a.npy' and 'a.npy' overlap.");
 }
 
 TEST_CASE("a damaged .npz file is refused, wherever the damage is") {

@@ -94,10 +94,35 @@ TEST_CASE("files that Python's safetensors wrote are read") {
   CHECK(t["f64"].equal(tensor({0.1, 1e300}, kFloat64)));
   CHECK(t["scalar"].shape() == Shape{});
   CHECK(t["empty"].shape() == Shape{0, 4});
-  CHECK(error_text([] { io::load_safetensors("tests/io/i16_from_python.safetensors"); }) ==
-        "tests/io/i16_from_python.safetensors: the tensor 'small' holds I16, which Grapnel has no "
-        "type for.\n"
-        "Convert it where the file is made, e.g. to F32 or I64.");
+}
+
+TEST_CASE("tensors of types that Grapnel lacks are left out and named; the rest is read") {
+  std::string warned;
+  set_warning_handler([&](const std::string& text) { warned += text; });
+  const io::Safetensors python = io::load_safetensors("tests/io/i16_from_python.safetensors");
+  CHECK(python.left_out == io::TextMap{{"small", "I16"}});
+  CHECK(warned ==
+        "tests/io/i16_from_python.safetensors: 1 tensor was left out, since Grapnel has no such "
+        "type: 'small' (I16).\nConvert where the file is made, e.g. to F32 or I64.");
+
+  warned.clear();
+  std::string header = "{", comma;
+  for (int i = 0; i < 10; ++i) {
+    header += str(comma, "\"q", i, R"(":{"dtype":"I8","shape":[4],"data_offsets":[)", 4 * i, ",",
+                  4 * i + 4, "]}");
+    comma = ",";
+  }
+  header += R"(,"w":{"dtype":"F32","shape":[1],"data_offsets":[40,44]}})";
+  const std::string bytes = made(header, 44);
+  const io::Safetensors file = io::parse_safetensors(std::as_bytes(std::span(bytes)), "file");
+  set_warning_handler(nullptr);
+  CHECK(file.tensors.keys() == std::vector<std::string>{"w"});
+  CHECK(file.left_out.size() == 10);
+  CHECK(warned.starts_with("file: 10 tensors were left out"));
+  CHECK(warned.find("'q7' (I8) and 2 more.") != std::string::npos);
+  // Their places are checked like those of all others.
+  CHECK(refused(made(R"({"a":{"dtype":"I8","shape":[4],"data_offsets":[0,3]}})", 3))
+            .find("needs 4 bytes") != std::string::npos);
 }
 
 TEST_CASE("a malformed file is refused with the reason") {

@@ -238,6 +238,45 @@ TEST_CASE("a module and a tensor have files of their own, as in LibTorch") {
   CHECK(u.equal(t));
 }
 
+TEST_CASE("what is known about each module is saved with it, and its pre-hooks see it when it is loaded") {
+  const TemporaryFolder folder;
+  nn::Sequential from{nn::Linear(3, 2)}, to{nn::Linear(3, 2)};
+  from->children()[0]->register_state_dict_post_hook(
+      [](nn::Module&, nn::StateDict&, const std::string&, nn::Metadata& facts) {
+        facts["version"] = int64_t{2};
+        facts["made.by"] = "a test";
+        facts["exact"] = true;
+        facts["scale"] = 0.1;
+      });
+  nn::Metadata root, leaf;
+  to->register_load_state_dict_pre_hook(
+      [&](nn::Module&, nn::LoadContext& load) { root = load.metadata; });
+  to->children()[0]->register_load_state_dict_pre_hook(
+      [&](nn::Module&, nn::LoadContext& load) { leaf = load.metadata; });
+  grapnel::save(*from, folder / "net");
+  grapnel::load(*to, folder / "net");
+  CHECK(root.at("version").to<int64_t>() == 1);
+  CHECK(leaf.size() == 4);
+  CHECK(leaf.at("version").to<int64_t>() == 2);
+  CHECK(leaf.at("made.by").to<std::string>() == "a test");
+  CHECK(leaf.at("exact").to<bool>());
+  CHECK(leaf.at("scale").to<double>() == 0.1);
+
+  leaf.clear();
+  Checkpoint saved, loaded;
+  saved.add("model", *from).save(folder / "checkpoint");
+  loaded.add("model", *to).load(folder / "checkpoint");
+  CHECK(leaf.at("version").to<int64_t>() == 2);
+
+  from->register_state_dict_post_hook(
+      [](nn::Module&, nn::StateDict&, const std::string&, nn::Metadata& facts) {
+        facts["mask"] = ones({2});
+      });
+  CHECK(error_text([&] { grapnel::save(*from, folder / "net"); }) ==
+        "the metadata 'mask' of the module '' is a tensor of shape [2]; truth values, numbers and "
+        "texts can be saved.");
+}
+
 TEST_CASE("a checkpoint knows tensors that are not there yet") {
   const TemporaryFolder folder;
   Tensor average = arange(3);
