@@ -2,6 +2,7 @@
 /// during backward.
 #pragma once
 
+#include <any>
 #include <functional>
 
 #include "grapnel/tensor/tensor.h"
@@ -10,18 +11,52 @@ namespace grapnel::autograd {
 
 using CheckpointFn = std::function<variable_list(const variable_list&)>;
 
+struct CheckpointOptions {
+  /// Call the forward hooks of modules once more in the recomputation.
+  bool hooks_again = false;
+};
+
 /// Runs `fn(inputs)` without keeping the tensors it saves; the first node of it that runs backward
-/// runs `fn` again, with the same random numbers. `fn` must do the same both times. It may use
-/// further tensors that require grad (parameters); every hook fires exactly as without
-/// checkpointing.
-variable_list checkpoint(CheckpointFn fn, const variable_list& inputs);
+/// runs `fn` again: with the same random numbers, and in the scopes (Autocast, recording) that were
+/// open the first time. `fn` must do the same both times. It may use further tensors that require
+/// grad (parameters).
+///
+/// Hooks fire as without checkpointing: those of tensors, nodes and parameters once per pass, those
+/// of modules once per call. The recomputation calls no module hooks; where one replaced arguments
+/// or a result, what it returned was kept and stands there again. With `hooks_again` they are
+/// called again, and nothing is kept for them. Plain code in `fn`, pack hooks of scopes inside `fn`
+/// included, runs twice.
+variable_list checkpoint(CheckpointFn fn, const variable_list& inputs,
+                         const CheckpointOptions& options = {});
 
 /// The same for one tensor in, one out.
 template <class F>
-Tensor checkpoint(F fn, const Tensor& input) {
+Tensor checkpoint(F fn, const Tensor& input, const CheckpointOptions& options = {}) {
   return checkpoint(
       CheckpointFn([fn](const variable_list& in) mutable { return variable_list{fn(in[0])}; }),
-      variable_list{input})[0];
+      variable_list{input}, options)[0];
 }
+
+/// What code with hooks of its own around `fn` needs to know: modules call theirs only once, and
+/// leave behind what hooks changed.
+class CheckpointRun {
+ public:
+  /// The innermost checkpointed function that runs on this thread; null if there is none, or if its
+  /// hooks are called again.
+  static CheckpointRun* current() { return current_; }
+  /// Whether `fn` runs for the second time.
+  virtual bool again() const = 0;
+  /// The first time: keeps something for the second, where take() returns it in the same order.
+  virtual void leave(std::any what) = 0;
+  virtual std::any take() = 0;
+
+  /// While it lives, this thread runs no checkpointed function, and what is saved is simply kept:
+  /// hooks are not recomputed.
+  class Pause;
+
+ protected:
+  ~CheckpointRun() = default;
+  static inline constinit thread_local CheckpointRun* current_ = nullptr;
+};
 
 }  // namespace grapnel::autograd
