@@ -5,6 +5,7 @@
 #include <any>
 #include <functional>
 
+#include "grapnel/autograd/saved_variable.h"
 #include "grapnel/tensor/tensor.h"
 
 namespace grapnel::autograd {
@@ -46,16 +47,30 @@ class CheckpointRun {
   static CheckpointRun* current() { return current_; }
   /// Whether `fn` runs for the second time.
   virtual bool again() const = 0;
-  /// The first time: keeps something for the second, where take() returns it in the same order.
-  virtual void leave(std::any what) = 0;
-  virtual std::any take() = 0;
+  /// The first time: keeps something for the second, where take() with the same key returns what
+  /// was left under it, in the same order; nothing if there is no more.
+  virtual void leave(const void* key, std::any what) = 0;
+  virtual std::any take(const void* key) = 0;
 
-  /// While it lives, this thread runs no checkpointed function, and what is saved is simply kept:
-  /// hooks are not recomputed.
-  class Pause;
+  /// While it lives, this thread runs no checkpointed function, and what is saved is kept as
+  /// anywhere else: what hooks compute is not computed again.
+  class Pause {
+   public:
+    Pause();
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    CheckpointRun* const paused_;
+    std::vector<SavedTensorHookPair> pairs_;
+  };
 
  protected:
+  explicit CheckpointRun(CheckpointRun* outer) : outer_(outer) {}
   ~CheckpointRun() = default;
+  CheckpointRun* outer_;  ///< the first time
+  size_t place_ = 0;      ///< of its pair in the thread's stack of saved-tensor hooks
   static inline constinit thread_local CheckpointRun* current_ = nullptr;
 };
 

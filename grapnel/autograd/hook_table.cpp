@@ -1,5 +1,6 @@
 #include "grapnel/autograd/hook_table.h"
 
+#include <algorithm>
 #include <mutex>
 
 #include "grapnel/autograd/meta.h"
@@ -137,11 +138,11 @@ bool HookTable::has_user_hooks() const {
   return any;
 }
 
-void HookTable::set_stands_for(uint64_t id, uint64_t other) {
+void HookTable::add_stands_for(uint64_t id, uint64_t other) {
   change([&](HookLists& lists) {
     for_each_list(lists, [&](HookKind, uint32_t, HookEntries& entries) {
       for (HookEntry& e : entries)
-        if (e.id == id) e.stands_for = other;
+        if (e.id == id) e.stands_for.push_back(other);
     });
   });
 }
@@ -150,7 +151,8 @@ bool HookTable::calls(uint64_t id) const {
   bool found = false;
   const Reader reader(lists_);
   for_each_list(reader.value(), [&](HookKind, uint32_t, const HookEntries& entries) {
-    for (const HookEntry& e : entries) found |= e.id == id || e.stands_for == id;
+    for (const HookEntry& e : entries)
+      found |= e.id == id || std::ranges::find(e.stands_for, id) != e.stands_for.end();
   });
   return found;
 }

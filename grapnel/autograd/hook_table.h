@@ -34,9 +34,9 @@ struct HookEntry {
   uint64_t id = 0;
   std::shared_ptr<HookBase> hook;
   HookLabel label;
-  /// The hook that this one calls, if it has a number of its own: a part of a compound hook, or the
-  /// place of a module's hook in one graph.
-  uint64_t stands_for = 0;
+  /// The hooks that this one calls, if they have numbers of their own: it is a part of a compound
+  /// hook, or the place of a module's hooks in one graph.
+  std::vector<uint64_t> stands_for = {};
   /// A tool put it there, which would put it on another node as well: it need not be kept.
   bool is_tool = false;
 };
@@ -86,7 +86,7 @@ class HookTable final : public HookOwner, public std::enable_shared_from_this<Ho
   /// Whether there are hooks besides those of tools.
   bool has_user_hooks() const;
   /// Remembers that hook `id` of this table calls the hook `other`.
-  void set_stands_for(uint64_t id, uint64_t other);
+  void add_stands_for(uint64_t id, uint64_t other);
   /// Whether a hook of this number, or one that stands for it, is here.
   bool calls(uint64_t id) const;
 

@@ -50,7 +50,7 @@ class Compound final : public HookOwner {
   }
   void add_part(const Tensor& t, HookHandle part) {
     const NodePtr& node = current_grad_fn(t);
-    (node ? node->make_hooks() : autograd_meta(t).hooks.make())->set_stands_for(part.id(), id);
+    (node ? node->make_hooks() : autograd_meta(t).hooks.make())->add_stands_for(part.id(), id);
     parts_.push_back(std::move(part));
   }
   /// All parts or none: those that are there go again when a later one is refused.

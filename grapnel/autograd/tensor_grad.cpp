@@ -36,7 +36,16 @@ Tensor& Tensor::set_requires_grad(bool on) const {
 }
 
 bool Tensor::is_leaf() const { return !current_grad_fn(*this); }
-NodePtr Tensor::grad_fn() const { return current_grad_fn(*this); }
+NodePtr Tensor::grad_fn() const {
+  const NodePtr& node = current_grad_fn(*this);
+  // The caller may put hooks on the node of a view, which a change of the base would cut off: see
+  // tape::check_inplace.
+  if (node && find_meta(*this)->view && (!node->hooks() || !node->hooks()->has_user_hooks())) {
+    uint32_t slot = 0;
+    (void)tensor_hook_table(*this, slot);
+  }
+  return node;
+}
 int Tensor::output_nr() const {
   const AutogradMeta* meta = find_meta(*this);
   return meta ? static_cast<int>(meta->output_nr) : 0;
