@@ -114,15 +114,17 @@ void Probe::on_op(Node& node) {
   const double end = now();
   add("op", std::string(node.name()), last_op_, end);
   const auto start = std::make_shared<double>(0);
-  node.register_prehook([start](const variable_list& grads) {
-    *start = now();
-    return grads;
-  });
-  node.register_hook([this, start, name = std::string(node.name())](const variable_list& inputs,
-                                                                    const variable_list&) {
+  auto before = [start](const variable_list&) { *start = now(); };
+  auto after = [this, start, name = std::string(node.name())](const variable_list&,
+                                                              const variable_list&) {
     add("op", name + " backward", *start, now());
-    return inputs;
-  });
+  };
+  node.make_hooks()->add(HookKind::node_pre, 0,
+                         std::make_shared<CallableNodePreHook<decltype(before)>>(before), {},
+                         /*is_tool=*/true);
+  node.make_hooks()->add(HookKind::node_post, 0,
+                         std::make_shared<CallableNodePostHook<decltype(after)>>(after), {},
+                         /*is_tool=*/true);
   last_op_ = now();
 }
 

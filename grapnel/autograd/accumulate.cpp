@@ -62,6 +62,30 @@ Shape grad_strides(const TensorImpl& leaf) {
   return is_dense(leaf) ? leaf.strides : contiguous_strides(leaf.sizes);
 }
 
+void AccumulateGrad::fail_outdated() const {
+  const SlotMeta& then = slot(0);
+  fail("backward: the graph was made when ", anomaly::describe_leaf(leaf_, then.sizes), " and type ",
+       then.dtype, " had other data; since then set_data() gave it data of shape ", leaf_.shape(),
+       " and type ", leaf_.dtype(),
+       ", so this gradient has no place to go.\nRun backward before set_data(), or forward again "
+       "after it.");
+}
+
+namespace {
+/// Adding must neither stretch nor shorten what is there.
+void check_sum(const Tensor& before, const Tensor& grad, const Tensor& leaf) {
+  if (before.shape() == grad.shape() &&
+      (before.dtype() == grad.dtype() ||
+       promote_types(before.dtype(), grad.dtype()) == before.dtype()))
+    return;
+  fail("backward: grad() of ", anomaly::describe_leaf(leaf, leaf.shape()), " is ", before.dtype(),
+       " of shape ", before.shape(), ", so a gradient that is ", grad.dtype(), " of shape ",
+       grad.shape(),
+       " cannot be added to it.\nIt is older than the leaf's data, or was put there with "
+       "mutable_grad(). Clear it first: reset_grad(), or zero_grad() of the optimiser.");
+}
+}  // namespace
+
 /// The gradient as other passes, which may run at the same time, have left it so far.
 Tensor AccumulateGrad::grad_now() const {
   AutogradMeta& meta = *find_meta(leaf_);
@@ -83,6 +107,7 @@ void AccumulateGrad::write(Tensor& grad, bool seed_is_callers) {
     if (!stays) record::before_grad_is_replaced(meta);  // not under the lock: user code may run
   }
   std::lock_guard guard(meta.grad_mutex);
+  if (meta.grad.defined()) check_sum(meta.grad, grad, leaf_);
   journal_grad(meta);
   if (GradMode::is_enabled()) {
     meta.grad = meta.grad.defined() ? meta.grad + grad : grad.clone();
@@ -95,6 +120,10 @@ void AccumulateGrad::write(Tensor& grad, bool seed_is_callers) {
     return;
   }
   const TensorImpl& g = grad.impl();
+  if (!(g.sizes == leaf_.impl().sizes && g.dtype == leaf_.impl().dtype)) [[unlikely]]
+    fail("backward: a gradient that is ", g.dtype, " of shape ", g.sizes, " arrived at ",
+         anomaly::describe_leaf(leaf_), ", which is ", leaf_.dtype(),
+         ".\nA hook changed it with set_data(); return a new gradient instead.");
   const Shape strides = grad_strides(leaf_.impl());
   // A seed of the caller has another owner: the caller.
   const bool adopt = is_sole_owner(grad) &&
@@ -114,6 +143,7 @@ void AccumulateGrad::write(Tensor& grad, bool seed_is_callers) {
 void AccumulateGrad::accumulate(Grads& grads, bool seed_is_callers) {
   // Nothing to add: then grad() is not written and no hook may claim that it was.
   if (!grads[0].defined() || !leaf_.impl().requires_grad) return;
+  check_leaf();  // a hook may have given it other data
   engine::journal_leaf_write(leaf_);
   if (AnomalyMode::should_check_nan()) [[unlikely]]
     anomaly::check_existing_grad(leaf_, grad_now());

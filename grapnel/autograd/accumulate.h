@@ -2,6 +2,8 @@
 /// hooks.
 #pragma once
 
+#include <atomic>
+
 #include "grapnel/autograd/meta.h"
 #include "grapnel/autograd/node.h"
 
@@ -20,6 +22,19 @@ class AccumulateGrad final : public Node {
   const Tensor& leaf() const { return leaf_; }
   /// For a leaf that gets a history: what stands in for it where it was used as a leaf.
   void set_leaf(Tensor stand_in) { leaf_ = std::move(stand_in); }
+  /// The leaf has other data now. Values that were saved before are not those of the leaf any more;
+  /// and if shape or type differ, graphs made before can no longer lead to it.
+  void on_new_data(bool still_fits) {
+    data_number_.fetch_add(1, std::memory_order_relaxed);
+    if (!still_fits) outdated_.store(true, std::memory_order_relaxed);
+  }
+  /// How often the leaf was given other data.
+  uint32_t data_number() const { return data_number_.load(std::memory_order_relaxed); }
+  /// Fails if a gradient of the graph that this node belongs to does not fit the leaf as it is now.
+  void check_leaf() const {
+    if (outdated_.load(std::memory_order_relaxed) || !fits()) [[unlikely]]
+      fail_outdated();
+  }
   /// The same as apply, and leaves in `grads[0]` what post-hooks are to see: see Note [Adopting
   /// gradients].
   void accumulate(Grads& grads, bool seed_is_callers);
@@ -30,11 +45,19 @@ class AccumulateGrad final : public Node {
 
  private:
   Tensor grad_now() const;
+  bool fits() const {
+    const SlotMeta& at_forward = slot(0);
+    const TensorImpl& leaf = leaf_.impl();
+    return leaf.sizes == at_forward.sizes && leaf.dtype == at_forward.dtype;
+  }
+  [[noreturn, gnu::cold]] void fail_outdated() const;
   void write(Tensor& grad, bool seed_is_callers);
   void run_post_accumulate_hooks();
   void record_post_accumulate_hook(const HookEntry& entry, PostAccumulateGradHook& hook);
 
   Tensor leaf_;
+  std::atomic<uint32_t> data_number_{0};
+  std::atomic<bool> outdated_{false};
 };
 
 }  // namespace grapnel

@@ -1,6 +1,8 @@
 #include "grapnel/autograd/anomaly.h"
 
 #include <atomic>
+#include <mutex>
+#include <vector>
 
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/ops/functions.h"
@@ -11,21 +13,50 @@ namespace grapnel {
 
 namespace {
 std::atomic<bool> enabled{false}, check_nan{true};
-}
+
+/// What holds without guards (number 0), and what each living guard asks for, in the order of their
+/// beginning.
+struct Setting {
+  uint64_t guard = 0;
+  bool on = false, check_nan = true;
+};
+struct Settings {
+  static inline std::mutex mutex;
+  static inline uint64_t last_number = 0;
+  static std::vector<Setting>& all() {
+    static auto* const settings = new std::vector<Setting>(1);  // guards may outlive statics
+    return *settings;
+  }
+  static void apply() {
+    enabled.store(all().back().on, std::memory_order_relaxed);
+    check_nan.store(all().back().check_nan, std::memory_order_relaxed);
+  }
+};
+}  // namespace
 
 bool AnomalyMode::is_enabled() { return enabled.load(std::memory_order_relaxed); }
 bool AnomalyMode::should_check_nan() {
   return is_enabled() && check_nan.load(std::memory_order_relaxed);
 }
 void AnomalyMode::set_enabled(bool on, bool nan) {
-  enabled = on;
-  check_nan = nan;
+  std::lock_guard lock(Settings::mutex);
+  Setting& newest = Settings::all().back();
+  newest.on = on;
+  newest.check_nan = nan;
+  Settings::apply();
 }
 
-DetectAnomalyGuard::DetectAnomalyGuard(bool nan) : enabled_(enabled), check_nan_(check_nan) {
-  AnomalyMode::set_enabled(true, nan);
+DetectAnomalyGuard::DetectAnomalyGuard(bool nan) {
+  std::lock_guard lock(Settings::mutex);
+  number_ = ++Settings::last_number;
+  Settings::all().push_back({number_, true, nan});
+  Settings::apply();
 }
-DetectAnomalyGuard::~DetectAnomalyGuard() { AnomalyMode::set_enabled(enabled_, check_nan_); }
+DetectAnomalyGuard::~DetectAnomalyGuard() {
+  std::lock_guard lock(Settings::mutex);
+  std::erase_if(Settings::all(), [this](const Setting& s) { return s.guard == number_; });
+  Settings::apply();
+}
 
 namespace anomaly {
 
@@ -63,10 +94,11 @@ void require_no_nan(const Tensor& t, std::function<std::string()> message) {
       {t.detach()}, 0);
 }
 
-std::string describe_leaf(const Tensor& leaf) {
+std::string describe_leaf(const Tensor& leaf) { return describe_leaf(leaf, leaf.shape()); }
+std::string describe_leaf(const Tensor& leaf, const Shape& shape) {
   const std::string name = leaf.name();
   return str("the parameter ", name.empty() ? "" : "'", name, name.empty() ? "" : "' ", "of shape ",
-             leaf.shape());
+             shape);
 }
 
 void check_node_result(const Tensor& output, const Node& node, size_t i, std::string what) {

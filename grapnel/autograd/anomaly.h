@@ -2,6 +2,7 @@
 /// born.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "grapnel/autograd/hook_table.h"
@@ -9,14 +10,16 @@
 
 namespace grapnel {
 
-/// Process-wide switch.
+/// Process-wide switch. While guards live, on whatever threads, it is set as the newest of them
+/// says; `set_enabled` changes that one, or what holds without guards.
 struct AnomalyMode {
   static bool is_enabled();
   static bool should_check_nan();
   static void set_enabled(bool enabled, bool check_nan = true);
 };
 
-/// Switches anomaly mode on while it lives, and restores both flags.
+/// Switches anomaly mode on while it lives. Guards may end in any order and on any thread: the mode
+/// ends with the last.
 class DetectAnomalyGuard {
  public:
   explicit DetectAnomalyGuard(bool check_nan = true);
@@ -25,7 +28,7 @@ class DetectAnomalyGuard {
   DetectAnomalyGuard& operator=(const DetectAnomalyGuard&) = delete;
 
  private:
-  bool enabled_, check_nan_;
+  uint64_t number_;
 };
 
 namespace anomaly {
@@ -39,6 +42,8 @@ void require_no_nan(const Tensor& t, std::function<std::string()> message);
 void check_node_result(const Tensor& output, const Node& node, size_t i, std::string what);
 /// "the parameter 'fc1.weight' of shape [4,4]"
 std::string describe_leaf(const Tensor& leaf);
+/// The same for a leaf that may have had another shape.
+std::string describe_leaf(const Tensor& leaf, const Shape& shape);
 /// Fails when grad() of a leaf holds a NaN before a gradient is added to it.
 void check_existing_grad(const Tensor& leaf, const Tensor& grad);
 /// Fails when result `i` of grad() holds a NaN.

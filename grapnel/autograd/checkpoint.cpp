@@ -1,22 +1,85 @@
 #include "grapnel/autograd/checkpoint.h"
 
 #include <mutex>
+#include <unordered_map>
 
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/autograd/saved_variable.h"
+#include "grapnel/autograd/tape_observer.h"
+#include "grapnel/ops/autocast.h"
 #include "grapnel/ops/generator.h"
 
 namespace grapnel::autograd {
 
 namespace {
 
+/// What decides, beside its arguments, what a function computes on this thread. A member that is
+/// added here is kept and comes back with the others.
+struct ForwardState {
+  GeneratorState random = default_generator().state();
+  DType autocast = Autocast::dtype();
+  bool grad = GradMode::is_enabled();
+  DType default_dtype = get_default_dtype();
+
+  void set() const {
+    default_generator().set_state(random);
+    if (get_default_dtype() != default_dtype) set_default_dtype(default_dtype);  // the program's
+  }
+};
+
+/// While it lives, things are as they were at some other time.
+class AsThen {
+ public:
+  explicit AsThen(const ForwardState& then) : autocast_(then.autocast), grad_(then.grad) {
+    then.set();
+    std::swap(SavedHookStack::current(), hooks_);
+  }
+  ~AsThen() {
+    std::swap(SavedHookStack::current(), hooks_);
+    now_.set();
+  }
+  AsThen(const AsThen&) = delete;
+  AsThen& operator=(const AsThen&) = delete;
+
+ private:
+  const ForwardState now_;
+  const Autocast autocast_;
+  const AutoGradMode grad_;
+  const TapeObserver::Pause unobserved_;  // all of it was observed the first time
+  SavedHookStack hooks_;
+};
+
 /// What is kept instead of the saved tensors: enough to make them again. Saved tensors are known by
 /// their number.
-class Recipe {
+class Recipe final : public CheckpointRun {
  public:
-  Recipe(CheckpointFn fn, const variable_list& inputs)
-      : fn_(std::move(fn)), random_(default_generator().state()) {
+  Recipe(CheckpointFn fn, const variable_list& inputs, const CheckpointOptions& options)
+      : CheckpointRun(current_), fn_(std::move(fn)), options_(options) {
     for (const Tensor& t : inputs) inputs_.emplace_back(t);
+  }
+
+  /// The first time.
+  static variable_list run(const std::shared_ptr<Recipe>& self, const CheckpointFn& fn,
+                           const variable_list& inputs) {
+    const SavedTensorHooks hooks([self](const Tensor&) { return self->next_number(); },
+                                 [self](size_t number) { return self->value(number); });
+    self->place_ = SavedHookStack::current().pairs.size() - 1;
+    const Current current(self->options_.hooks_again && !self->outer_ ? nullptr : self.get());
+    struct Leave {
+      CheckpointRun*& outer;
+      ~Leave() { outer = nullptr; }
+    } leave{self->outer_};
+    return fn(inputs);
+  }
+
+  bool again() const override { return again_ || (outer_ && outer_->again()); }
+  void leave(const void* key, std::any what) override {
+    if (outer_) outer_->leave(key, what);
+    if (!options_.hooks_again) left_[key].things.push_back(std::move(what));
+  }
+  std::any take(const void* key) override {
+    if (!again_) return outer_->take(key);
+    Left& left = left_[key];
+    return left.taken < left.things.size() ? left.things[left.taken++] : std::any();
   }
 
   size_t next_number() { return count_++; }
@@ -35,14 +98,21 @@ class Recipe {
   }
 
  private:
+  struct Current {
+    CheckpointRun* const before;
+    explicit Current(CheckpointRun* run) : before(std::exchange(current_, run)) {}
+    ~Current() { current_ = before; }
+  };
+  struct Left {
+    std::vector<std::any> things;
+    size_t taken = 0;
+  };
+
   void run_again() {
-    const GeneratorState now = default_generator().state();
-    default_generator().set_state(random_);
-    struct Restore {
-      GeneratorState state;
-      ~Restore() { default_generator().set_state(state); }
-    } restore{now};
-    EnableGradGuard grad;
+    const AsThen as_then(then_);
+    const Current current(options_.hooks_again ? nullptr : this);
+    again_ = true;
+    for (auto& [key, left] : left_) left.taken = 0;
     std::vector<Tensor> values;
     {
       SavedTensorHooks keep(
@@ -85,8 +155,11 @@ class Recipe {
   };
 
   CheckpointFn fn_;
+  const CheckpointOptions options_;
   std::vector<Input> inputs_;
-  GeneratorState random_;
+  const ForwardState then_;
+  std::unordered_map<const void*, Left> left_;
+  bool again_ = false;
   size_t count_ = 0, asked_ = 0;
   std::vector<Tensor> values_;
   std::mutex mutex_;
@@ -94,11 +167,24 @@ class Recipe {
 
 }  // namespace
 
-variable_list checkpoint(CheckpointFn fn, const variable_list& inputs) {
-  auto recipe = std::make_shared<Recipe>(fn, inputs);
-  SavedTensorHooks hooks([recipe](const Tensor&) { return recipe->next_number(); },
-                         [recipe](size_t number) { return recipe->value(number); });
-  return fn(inputs);
+CheckpointRun::Pause::Pause() : paused_(std::exchange(current_, nullptr)) {
+  auto& pairs = SavedHookStack::current().pairs;
+  // Pairs of scopes inside the function are still the hooks' to use.
+  for (const CheckpointRun* run = paused_; run && pairs.size() == run->place_ + 1; run = run->outer_) {
+    pairs_.push_back(std::move(pairs.back()));
+    pairs.pop_back();
+  }
+}
+CheckpointRun::Pause::~Pause() {
+  auto& pairs = SavedHookStack::current().pairs;
+  for (; !pairs_.empty(); pairs_.pop_back()) pairs.push_back(std::move(pairs_.back()));
+  current_ = paused_;
+}
+
+variable_list checkpoint(CheckpointFn fn, const variable_list& inputs,
+                         const CheckpointOptions& options) {
+  // The copy that runs again is one from before the first run.
+  return Recipe::run(std::make_shared<Recipe>(fn, inputs, options), fn, inputs);
 }
 
 }  // namespace grapnel::autograd

@@ -1,48 +1,18 @@
 #include "grapnel/autograd/engine.h"
 
-#include <exception>
 #include <limits>
-#include <thread>
 
-#include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/pass.h"
-#include "grapnel/autograd/saved_variable.h"
-#include "grapnel/ops/record.h"
+#include "grapnel/base/fresh_stack.h"
 
 namespace grapnel {
 
 namespace {
 
-/// Passes nested deeper than this on one thread continue on a fresh one, so that the stack cannot
-/// overflow.
-constexpr int kDepthPerThread = 60;
+/// Passes nested deeper than this on one stack continue on a fresh one, so that it cannot overflow.
+constexpr int kDepthPerStack = 60;
 
 Pass* innermost() { return Pass::this_thread().pass; }
-
-/// Runs a deeply nested pass on a thread of its own, with the caller's thread-local state.
-variable_list run_on_fresh_thread(Pass& pass) {
-  variable_list results;
-  std::exception_ptr error;
-  const Pass::ThreadState state = Pass::this_thread();
-  const bool grad = GradMode::is_enabled(), inference = InferenceMode::enabled;
-  SavedHookStack& stack = SavedHookStack::current();
-  record::Recorder* const recorder = record::current;
-  std::thread([&] {
-    record::current = recorder;
-    Pass::this_thread() = state;
-    GradMode::set_enabled(grad);
-    InferenceMode::enabled = inference;
-    std::swap(SavedHookStack::current(), stack);
-    try {
-      results = pass.run();
-    } catch (...) {
-      error = std::current_exception();
-    }
-    std::swap(SavedHookStack::current(), stack);
-  }).join();
-  if (error) std::rethrow_exception(error);
-  return results;
-}
 
 }  // namespace
 
@@ -50,8 +20,10 @@ namespace engine {
 
 variable_list run(const BackwardRequest& request) {
   Pass pass(request);
-  if (pass.depth() > 0 && pass.depth() % kDepthPerThread == 0) return run_on_fresh_thread(pass);
-  return pass.run();
+  if (pass.depth() == 0 || pass.depth() % kDepthPerStack != 0) return pass.run();
+  variable_list results;
+  base::run_on_fresh_stack([&] { results = pass.run(); });
+  return results;
 }
 
 PassRunner* set_pass_runner(PassRunner* runner) {
@@ -63,6 +35,9 @@ uint64_t current_pass() { return innermost() ? innermost()->id() : 0; }
 int current_depth() { return innermost() ? innermost()->depth() + 1 : 0; }
 void journal_leaf_write(const Tensor& leaf) {
   if (innermost()) innermost()->journal(leaf);
+}
+void journal_retained(AutogradMeta& tensor) {
+  if (innermost()) innermost()->journal_retained(tensor);
 }
 void mark_user_exception() {
   if (innermost()) innermost()->user_exception = true;
@@ -88,18 +63,13 @@ variable_list grad(const variable_list& outputs, const variable_list& inputs,
                    const variable_list& grad_outputs, std::optional<bool> retain_graph,
                    bool create_graph, bool allow_unused) {
   const variable_list seeds = with_defaults(grad_outputs, outputs.size());
-  variable_list results = engine::run({.roots = outputs,
-                                       .grad_roots = seeds,
-                                       .keep_graph = retain_graph.value_or(create_graph),
-                                       .create_graph = create_graph,
-                                       .accumulate = false,
-                                       .inputs = TensorList(inputs)});
-  if (!allow_unused)
-    for (size_t i = 0; i < results.size(); ++i)
-      check(results[i].defined(), "grad: input ", i,
-            " was not used to compute the outputs.\nPass allow_unused = true to get an undefined "
-            "gradient for it.");
-  return results;
+  return engine::run({.roots = outputs,
+                      .grad_roots = seeds,
+                      .keep_graph = retain_graph.value_or(create_graph),
+                      .create_graph = create_graph,
+                      .accumulate = false,
+                      .inputs = TensorList(inputs),
+                      .allow_unused = allow_unused});
 }
 
 void backward(const variable_list& tensors, const variable_list& grad_tensors,

@@ -56,6 +56,9 @@ int current_depth();
 void mark_user_exception();
 /// Under StrongBackward: remembers a leaf's grad() before the pass first writes it.
 void journal_leaf_write(const Tensor& leaf);
+/// The same for what retain-grad is about to write; also in a pass of grad() that refuses unused
+/// inputs.
+void journal_retained(AutogradMeta& tensor);
 
 /// Anything a compound hook needs to keep per pass, by key. Null outside a pass.
 std::shared_ptr<void>& pass_state(const void* key);
@@ -69,7 +72,11 @@ bool pass_will_run(const Node* node);
 
 namespace autograd {
 
-/// Gradients of `outputs` with respect to `inputs`, without touching any grad().
+/// Gradients of `outputs` with respect to `inputs`, without touching any grad(). An input that the
+/// outputs do not depend on is an error, raised before any hook is called, unless unused ones are
+/// allowed. One that the pass reaches but that gets no gradient (a function returned an undefined
+/// one) is the same error at the end of the pass: retained gradients are then as before, but hooks
+/// were called, and the graph is used up.
 variable_list grad(const variable_list& outputs, const variable_list& inputs,
                    const variable_list& grad_outputs = {}, std::optional<bool> retain_graph = {},
                    bool create_graph = false, bool allow_unused = false);
@@ -83,7 +90,9 @@ void queue_callback(std::function<void()> fn);
 /// inside a hook of it, and so on. If there are not so many, the innermost.
 void queue_callback(std::function<void()> fn, int depth);
 
-/// While it lives, a pass of this thread that fails leaves grad() of every leaf as it was.
+/// While it lives, a pass of this thread that fails leaves grad() of every leaf, and every retained
+/// gradient, as it was. What passes wrote that hooks started inside it, and that did not fail, stays
+/// as long as the failing pass itself had not written to the same tensor before.
 class StrongBackward {
  public:
   StrongBackward();

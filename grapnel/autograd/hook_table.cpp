@@ -1,5 +1,6 @@
 #include "grapnel/autograd/hook_table.h"
 
+#include <algorithm>
 #include <mutex>
 
 #include "grapnel/autograd/meta.h"
@@ -59,11 +60,14 @@ void HookTable::change(Change&& fn) {
 }
 
 HookHandle HookTable::add(HookKind kind, uint32_t slot, std::shared_ptr<HookBase> hook,
-                          HookOptions options) {
+                          HookOptions options, bool is_tool) {
   const uint64_t id = next_hook_id();
   change([&](HookLists& lists) {
     lists.list(kind, slot)
-        ->push_back({id, std::move(hook), {std::move(options.name), options.site}});
+        ->push_back({.id = id,
+                     .hook = std::move(hook),
+                     .label = {std::move(options.name), options.site},
+                     .is_tool = is_tool});
     if (lists.first_id == 0) lists.first_id = id;
     lists.last_id = std::max(lists.last_id, id);
   });
@@ -128,9 +132,29 @@ std::vector<HookInfo> HookTable::infos() const {
 bool HookTable::has_user_hooks() const {
   bool any = false;
   const Reader reader(lists_);
-  for_each_list(reader.value(),
-                [&](HookKind, uint32_t, const HookEntries& entries) { any |= !entries.empty(); });
+  for_each_list(reader.value(), [&](HookKind, uint32_t, const HookEntries& entries) {
+    for (const HookEntry& e : entries) any |= !e.is_tool;
+  });
   return any;
+}
+
+void HookTable::add_stands_for(uint64_t id, uint64_t other) {
+  change([&](HookLists& lists) {
+    for_each_list(lists, [&](HookKind, uint32_t, HookEntries& entries) {
+      for (HookEntry& e : entries)
+        if (e.id == id) e.stands_for.push_back(other);
+    });
+  });
+}
+
+bool HookTable::calls(uint64_t id) const {
+  bool found = false;
+  const Reader reader(lists_);
+  for_each_list(reader.value(), [&](HookKind, uint32_t, const HookEntries& entries) {
+    for (const HookEntry& e : entries)
+      found |= e.id == id || std::ranges::find(e.stands_for, id) != e.stands_for.end();
+  });
+  return found;
 }
 
 const std::shared_ptr<HookTable>& LazyHooks::make() {

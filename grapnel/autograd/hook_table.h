@@ -34,6 +34,11 @@ struct HookEntry {
   uint64_t id = 0;
   std::shared_ptr<HookBase> hook;
   HookLabel label;
+  /// The hooks that this one calls, if they have numbers of their own: it is a part of a compound
+  /// hook, or the place of a module's hooks in one graph.
+  std::vector<uint64_t> stands_for = {};
+  /// A tool put it there, which would put it on another node as well: it need not be kept.
+  bool is_tool = false;
 };
 using HookEntries = SmallVector<HookEntry, 1>;
 
@@ -61,7 +66,8 @@ struct HookLists : base::Pooled {
 
 class HookTable final : public HookOwner, public std::enable_shared_from_this<HookTable> {
  public:
-  HookHandle add(HookKind kind, uint32_t slot, std::shared_ptr<HookBase> hook, HookOptions options);
+  HookHandle add(HookKind kind, uint32_t slot, std::shared_ptr<HookBase> hook, HookOptions options,
+                 bool is_tool = false);
   void remove_hook(uint64_t id) override;
   bool has_hook(uint64_t id) const override;
   /// Whether the id was ever given out by this table, as far as can be told.
@@ -77,7 +83,12 @@ class HookTable final : public HookOwner, public std::enable_shared_from_this<Ho
     return kinds_.load(std::memory_order_acquire) & (bit(kinds) | ...);
   }
   std::vector<HookInfo> infos() const;
+  /// Whether there are hooks besides those of tools.
   bool has_user_hooks() const;
+  /// Remembers that hook `id` of this table calls the hook `other`.
+  void add_stands_for(uint64_t id, uint64_t other);
+  /// Whether a hook of this number, or one that stands for it, is here.
+  bool calls(uint64_t id) const;
 
   using Reader = base::Versioned<HookLists>::Reader;
   const base::Versioned<HookLists>& lists() const { return lists_; }

@@ -69,6 +69,11 @@ void refresh_view(const Tensor& t, AutogradMeta& meta) {
   ViewMeta& view = *meta.view;
   const uint64_t number = node_number(view.base);
   if (view.base_node == number || number == 0) return;
+  if (meta.grad_fn && meta.grad_fn->hooks() && meta.grad_fn->hooks()->has_user_hooks()) [[unlikely]]
+    fail("a tensor is a view of one that was changed in place, so its gradient takes another way; the "
+         "node that it came from, ",
+         meta.grad_fn->name(), ", has hooks (", meta.grad_fn->hooks()->infos()[0].site,
+         "), which would never fire again.\nRemove them, or register them after the change.");
   const TensorImpl& impl = t.impl();
   Tensor fresh;
   {

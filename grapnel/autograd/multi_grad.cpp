@@ -1,8 +1,12 @@
 #include "grapnel/autograd/multi_grad.h"
 
+#include <span>
+#include <unordered_set>
+
 #include "grapnel/autograd/accumulate.h"
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/meta.h"
+#include "grapnel/autograd/visit.h"
 
 namespace grapnel {
 
@@ -34,16 +38,32 @@ struct Place {
 /// The handle's owner: removing the compound removes its parts. It lives as long as any part does.
 class Compound final : public HookOwner {
  public:
+  const uint64_t id = next_hook_id();
   std::vector<Place> places;
   /// How many of the listed tensors the pass will reach. A part whose node is gone is not active
   /// any more, and another node may be in its place.
   size_t expected() const {
     size_t n = 0;
-    for (size_t i = 0; i < places.size(); ++i)
+    for (size_t i = 0; i < parts_.size(); ++i)
       n += parts_[i].active() && places[i].will_be_visited();
     return n;
   }
-  void add_part(HookHandle part) { parts_.push_back(std::move(part)); }
+  void add_part(const Tensor& t, HookHandle part) {
+    const NodePtr& node = current_grad_fn(t);
+    (node ? node->make_hooks() : autograd_meta(t).hooks.make())->add_stands_for(part.id(), id);
+    parts_.push_back(std::move(part));
+  }
+  /// All parts or none: those that are there go again when a later one is refused.
+  template <class Register>
+  static HookHandle make(const std::shared_ptr<Compound>& compound, Register&& add_all) {
+    try {
+      add_all();
+    } catch (...) {
+      compound->remove_hook(compound->id);
+      throw;
+    }
+    return HookHandle(compound->id, compound);
+  }
   void remove_hook(uint64_t) override {
     for (HookHandle& part : parts_) part.remove();
   }
@@ -73,78 +93,121 @@ AllState& all_state(const Compound& compound) {
   return *static_cast<AllState*>(state.get());
 }
 
-void check_list(const variable_list& tensors) {
-  check(!tensors.empty(), "register_multi_grad_hook: the list of tensors is empty.");
+void check_list(const variable_list& tensors, const char* what) {
+  check(!tensors.empty(), what, ": the list of tensors is empty.");
 }
 
-HookHandle handle_of(const std::shared_ptr<Compound>& compound) {
-  return HookHandle(next_hook_id(), compound);
-}
+/// The hook of a part fires with one gradient; the compound's own is shown several.
+struct CompoundCall {
+  AllGradsFn fn;
+  HookLabel label;
+  /// Gradients may not be changed; leaves, with their grad(), may.
+  void operator()(const variable_list& shown, HookKind kind) const {
+    const visit::RunningHook running(
+        label, kind,
+        kind == HookKind::tensor ? std::span(shown) : std::span<const Tensor>());
+    fn(shown);
+    running.check_unchanged();
+  }
+};
 
 }  // namespace
 
 HookHandle register_all_grads_hook(const variable_list& tensors, AllGradsFn fn,
                                    HookOptions options) {
-  check_list(tensors);
+  check_list(tensors, "register_multi_grad_hook");
   for (size_t i = 0; i < tensors.size(); ++i)
     check(tensors[i].defined() && tensors[i].requires_grad(), "register_multi_grad_hook: tensor ",
           i, " does not require grad, so not all gradients can arrive.");
   auto compound = std::make_shared<Compound>();
-  auto call = std::make_shared<AllGradsFn>(std::move(fn));
+  auto call = std::make_shared<CompoundCall>(
+      CompoundCall{std::move(fn), {options.name, options.site}});
   for (const Tensor& t : tensors) compound->places.emplace_back(t);
-  for (size_t i = 0; i < tensors.size(); ++i)
-    compound->add_part(tensors[i].register_hook(
-        [compound, call, i](const Tensor& grad) {
-          AllState& state = all_state(*compound);
-          state.grads[i] = grad;
-          if (++state.seen == state.expected) {
-            const variable_list grads = std::move(state.grads);
-            (*call)(grads);
-          }
-        },
-        options));
-  return handle_of(compound);
+  return Compound::make(compound, [&] {
+    for (size_t i = 0; i < tensors.size(); ++i)
+      compound->add_part(
+          tensors[i], tensors[i].register_hook(
+                          [compound, call, i](const Tensor& grad) {
+                            AllState& state = all_state(*compound);
+                            state.grads[i] = grad;
+                            if (++state.seen == state.expected) {
+                              const variable_list grads = std::move(state.grads);
+                              (*call)(grads, HookKind::tensor);
+                            }
+                          },
+                          options));
+  });
 }
 
 HookHandle register_any_grad_hook(const variable_list& tensors, AnyGradFn fn, HookOptions options) {
-  check_list(tensors);
+  check_list(tensors, "register_multi_grad_hook");
   auto compound = std::make_shared<Compound>();
   auto call = std::make_shared<AnyGradFn>(std::move(fn));
-  for (const Tensor& t : tensors) {
-    if (!t.defined() || !t.requires_grad()) continue;
-    compound->add_part(t.register_hook(
-        [compound, call](const Tensor& grad) {
-          std::shared_ptr<void>& done = engine::pass_state(compound.get());
-          if (done) return;
-          done = std::make_shared<bool>(true);
-          (*call)(grad);
-        },
-        options));
-  }
-  return handle_of(compound);
+  return Compound::make(compound, [&] {
+    for (const Tensor& t : tensors) {
+      if (!t.defined() || !t.requires_grad()) continue;
+      compound->add_part(t, t.register_hook(
+                                [compound, call](const Tensor& grad) {
+                                  std::shared_ptr<void>& done = engine::pass_state(compound.get());
+                                  if (done) return;
+                                  done = std::make_shared<bool>(true);
+                                  (*call)(grad);
+                                },
+                                options));
+    }
+  });
 }
 
 HookHandle register_all_post_accumulate_hook(const variable_list& leaves, AllGradsFn fn,
                                              HookOptions options) {
-  check_list(leaves);
-  auto compound = std::make_shared<Compound>();
-  auto call = std::make_shared<AllGradsFn>(std::move(fn));
-  for (const Tensor& t : leaves) compound->places.emplace_back(t);
+  check_list(leaves, "register_multi_post_accumulate_grad_hook");
   for (size_t i = 0; i < leaves.size(); ++i)
-    compound->add_part(leaves[i].register_post_accumulate_grad_hook(
-        [compound, call, i](const Tensor& leaf) {
-          AllState& state = all_state(*compound);
-          state.grads[i] = leaf;
-          if (++state.seen == state.expected) {
-            const variable_list reached = std::move(state.grads);
-            (*call)(reached);
-          }
-        },
-        options));
-  return handle_of(compound);
+    check(leaves[i].defined() && leaves[i].is_leaf() && leaves[i].requires_grad(),
+          "register_multi_post_accumulate_grad_hook: tensor ", i,
+          !leaves[i].defined()   ? " is undefined."
+          : !leaves[i].is_leaf() ? " is the result of an operation; only leaves accumulate a "
+                                   "gradient."
+                                 : " does not require grad, so it never gets a gradient.");
+  auto compound = std::make_shared<Compound>();
+  auto call = std::make_shared<CompoundCall>(
+      CompoundCall{std::move(fn), {options.name, options.site}});
+  for (const Tensor& t : leaves) compound->places.emplace_back(t);
+  return Compound::make(compound, [&] {
+    for (size_t i = 0; i < leaves.size(); ++i)
+      compound->add_part(leaves[i], leaves[i].register_post_accumulate_grad_hook(
+                                        [compound, call, i](const Tensor& leaf) {
+                                          AllState& state = all_state(*compound);
+                                          state.grads[i] = leaf;
+                                          if (++state.seen == state.expected) {
+                                            const variable_list reached = std::move(state.grads);
+                                            (*call)(reached, HookKind::post_accumulate);
+                                          }
+                                        },
+                                        options));
+  });
 }
 
 }  // namespace autograd
+
+bool will_fire(const HookHandle& hook, const Tensor& loss) {
+  check(loss.defined() && loss.requires_grad(),
+        "will_fire: the tensor does not require grad, so no pass can start from it.");
+  if (!hook.active()) return false;
+  std::unordered_set<const Node*> seen;
+  std::vector<const Node*> stack;
+  const auto reach = [&](const Edge& edge) {
+    if (edge && seen.insert(edge.node.get()).second) stack.push_back(edge.node.get());
+  };
+  const Edge start = gradient_edge(loss);  // kept: a leaf's node lives no longer than its users
+  reach(start);
+  while (!stack.empty()) {
+    const Node* node = stack.back();
+    stack.pop_back();
+    if (const HookTable* table = node->hooks(); table && table->calls(hook.id())) return true;
+    for (const Edge& edge : node->next_edges()) reach(edge);
+  }
+  return false;
+}
 
 std::vector<HookInfo> hooks_of(const Node& node) {
   const HookTable* table = node.hooks();

@@ -34,9 +34,9 @@ Pass::Pass(const BackwardRequest& request)
 
 variable_list Pass::run() {
   struct Enter {
-    ThreadState before = thread_state;
-    explicit Enter(Pass* p) { thread_state.pass = p; }
-    ~Enter() { thread_state = before; }
+    Pass* const outer;
+    explicit Enter(Pass* p) : outer(std::exchange(thread_state.pass, p)) {}
+    ~Enter() { thread_state.pass = outer; }
   } enter(this);
   AutoGradMode mode(request_.create_graph);
   const Autocast as_recorded(kFloat32);  // See Note [What autocast casts] in ops/autocast.h.
@@ -52,6 +52,7 @@ variable_list Pass::run() {
       record::before_user_code();
       callback();
     }
+    if (!results_.empty()) check_results();
   } catch (...) {
     report_anomaly();
     roll_back();
@@ -94,9 +95,13 @@ bool Pass::pop_and_visit() {
 void Pass::visit_node(size_t index) {
   Node& node = *states_[index].node;
   Grads grads = std::move(states_[index].buffers);
+  if (visit::writes_to(grads) != states_[index].writes) [[unlikely]]
+    fail_written(node);
   if (grads.empty()) grads.resize(node.num_inputs());
   current = &node;
   told_.node = &node;
+  if (node.is_accumulate() && grads[0].defined())
+    static_cast<const AccumulateGrad&>(node).check_leaf();
   if (const HookTable* table = node.hooks())
     visit::run_tensor_hooks(*table, grads, told_, recording_);
   if (!wanted_.empty()) take_wanted(index, grads);
@@ -147,9 +152,19 @@ Grads Pass::run_formula(Node& node, const Grads& grads) {
   } leave{in_formula};
   if (node.is_user_code()) {
     record::before_user_code();
-    if (!record::active()) return node.apply(grads);
-    SwapSavedVariables saved;
-    return node.apply_with_saved(grads, saved);
+    const uint32_t writes = visit::writes_to(grads);
+    Grads outputs;
+    if (!record::active()) {
+      outputs = node.apply(grads);
+    } else {
+      SwapSavedVariables saved;
+      outputs = node.apply_with_saved(grads, saved);
+    }
+    if (visit::writes_to(grads) != writes) [[unlikely]]
+      fail("the backward of ", node.name(), " (called at ", node.where(),
+           ") changed a gradient that it was given in place. Its memory may be that of other "
+           "gradients; return a new tensor instead.");
+    return outputs;
   }
   base::CallSiteScope library(node.site());
   try {
@@ -179,6 +194,7 @@ void Pass::arrive(State& s, uint32_t slot, Tensor grad) {
   if (s.buffers.empty()) s.buffers.resize(s.node->num_inputs());
   if (!grad.defined()) return;
   Tensor& buffer = s.buffers[slot];
+  s.writes -= visit::writes_to(buffer);
   if (!buffer.defined()) {
     buffer = std::move(grad);
   } else if (!request_.create_graph && buffer.is_contiguous() && buffer.dtype() == grad.dtype() &&
@@ -187,6 +203,26 @@ void Pass::arrive(State& s, uint32_t slot, Tensor grad) {
   } else {
     buffer = buffer + grad;
   }
+  s.writes += visit::writes_to(buffer);
+}
+
+void Pass::fail_written(const Node& node) const {
+  const std::string where = node.is_accumulate()
+                                ? anomaly::describe_leaf(static_cast<const AccumulateGrad&>(node).leaf())
+                                : str(node.name(), " (called at ", node.where(), ")");
+  fail("backward: a gradient on its way to ", where,
+       " was changed in place before it got there.\nLikely causes: a hook wrote to a gradient that "
+       "it or another one had kept, or the memory of a seed, or of what a hook returned, is that of "
+       "some grad() which was added to. Pass, keep or return a clone().");
+}
+
+void Pass::check_results() const {
+  if (!request_.allow_unused)
+    for (size_t i = 0; i < results_.size(); ++i)
+      if (!results_[i].defined()) refuse_unused(i);
+  check(visit::writes_to(results_) == result_writes_,
+        "grad: a result was changed in place before the pass had ended, by a hook that had kept "
+        "it.\nKeep a clone() instead.");
 }
 
 void Pass::make_ready(size_t index) {
@@ -203,7 +239,10 @@ void Pass::take_wanted(size_t index, const Grads& grads) {
   for (const Wanted& w : wanted_) {
     if (w.state != index) continue;
     if (w.retained) visit::write_retained(*w.retained, grads[w.slot]);
-    else results_[w.result] = grads[w.slot];
+    else {
+      results_[w.result] = grads[w.slot];
+      result_writes_ += visit::writes_to(grads[w.slot]);
+    }
     if (check_nan_ && !w.retained) [[unlikely]]
       anomaly::check_result(results_[w.result], w.result);
   }
@@ -217,26 +256,36 @@ bool Pass::is_callers_seed(const Tensor& grad) const {
 void Pass::journal(const Tensor& leaf) {
   if (!strong_) return;
   AutogradMeta& meta = *find_meta(leaf);
-  if (!journal_.try_emplace(&meta, leaf, Tensor(), Tensor()).second) return;
-  auto& [tensor, grad, values] = journal_.at(&meta);
+  const auto [entry, fresh] = journal_.try_emplace(&meta);
+  if (!fresh) return;
+  Before& before = entry->second;
+  before.tensor = IntrusivePtr<AutogradMeta>(&meta);
   std::lock_guard guard(meta.grad_mutex);
-  grad = meta.grad;
-  if (grad.defined()) {
+  before.grad = meta.grad;
+  if (before.grad.defined()) {
     NoGradGuard no_grad;
-    values = grad.detach().clone();
+    before.values = before.grad.detach().clone();
   }
+}
+
+// Retained gradients are replaced, never added to in place, so the old one is kept as it is.
+void Pass::journal_retained(AutogradMeta& tensor) {
+  if (!strong_ && request_.allow_unused) return;
+  const auto [entry, fresh] = journal_.try_emplace(&tensor);
+  if (fresh) entry->second = {IntrusivePtr<AutogradMeta>(&tensor), tensor.grad, {}};
 }
 
 void Pass::roll_back() {
   NoGradGuard no_grad;
-  for (auto& [meta, entry] : journal_) {
-    auto& [leaf, grad, values] = entry;
+  for (auto& [meta, before] : journal_) {
+    auto& [tensor, grad, values] = before;
     // Values that were never computed belong to a recording that is given up, and the write they
     // were kept for with it.
     const bool given_up = values.defined() && values.impl().storage->pending() && !record::active();
-    if (grad.defined() && !given_up) grad.detach().copy_(values);
-    std::lock_guard guard(meta->grad_mutex);
-    meta->grad = grad;
+    if (values.defined() && !given_up) grad.detach().copy_(values);
+    if (!tensor->alive.load(std::memory_order_acquire)) continue;
+    std::lock_guard guard(tensor->grad_mutex);
+    std::swap(tensor->grad, grad);
   }
 }
 

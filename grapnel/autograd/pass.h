@@ -5,7 +5,6 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -20,7 +19,8 @@ class Pass {
   explicit Pass(const BackwardRequest& request);
   variable_list run();
 
-  /// What passes leave on their thread, and carry to another one.
+  /// What passes leave on their thread. A pass puts back `pass` and nothing else: scopes that begin
+  /// or end inside it have set the rest as it is to be.
   struct ThreadState {
     Pass* pass = nullptr;  ///< the innermost one
     bool strong = false;   ///< whether passes started now restore grad() when they fail
@@ -44,8 +44,10 @@ class Pass {
   bool will_run(const Node* node) const {
     return will_visit(node) && states_[static_cast<size_t>(nodes_.find(node))].execute;
   }
-  /// Remembers grad() of a leaf before it is first written, if this pass restores it when it fails.
+  /// Remembers grad() of a leaf, or a retained gradient, before it is first written, if this pass
+  /// restores it when it fails.
   void journal(const Tensor& leaf);
+  void journal_retained(AutogradMeta& tensor);
 
  private:
   struct State {
@@ -54,7 +56,14 @@ class Pass {
     bool execute = true;
     bool target = false;  ///< asked for by `inputs`
     bool walked = false;  ///< on a way from a root
+    uint32_t writes = 0;  ///< visit::writes_to(buffers), see Note [Looking, not writing]
     Grads buffers;
+  };
+  /// grad() of a tensor before this pass wrote it.
+  struct Before {
+    IntrusivePtr<AutogradMeta> tensor;
+    Tensor grad;
+    Tensor values;  ///< of grad(), which may be added to in place
   };
   struct Wanted {
     size_t state;
@@ -73,7 +82,7 @@ class Pass {
 
   size_t discover(Node* node) {
     const auto [index, added] = nodes_.insert(node, static_cast<uint32_t>(states_.size()));
-    if (added) states_.push_back({node, 0, true, false, false, {}});
+    if (added) states_.push_back({.node = node, .buffers = {}});
     return index;
   }
   bool reached(size_t i) const { return states_[i].execute || states_[i].target; }
@@ -84,10 +93,13 @@ class Pass {
   void add_targets();
   void walk(Node* root);
   void collect_wanted();
+  void refuse_unused(size_t input) const;
 
   // Running.
   void walk_graph();
   void make_ready(size_t index);
+  [[noreturn, gnu::cold]] void fail_written(const Node& node) const;
+  void check_results() const;
   bool pop_and_visit();
   void arrive(State& s, uint32_t slot, Tensor grad);
   void visit_node(size_t index);
@@ -116,10 +128,11 @@ class Pass {
   uint64_t order_ = 0;
   std::deque<size_t> leaves_;
   variable_list results_;
+  uint32_t result_writes_ = 0;  ///< visit::writes_to(results_)
   std::vector<NodePtr> consumed_;  ///< whose saved values are freed at the end
   std::vector<std::function<void()>> callbacks_;
   std::unordered_map<const void*, std::shared_ptr<void>> states_by_key_;
-  std::map<AutogradMeta*, std::tuple<Tensor, Tensor, Tensor>> journal_;
+  std::map<AutogradMeta*, Before> journal_;
 };
 
 }  // namespace grapnel

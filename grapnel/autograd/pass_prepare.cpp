@@ -25,6 +25,9 @@ void Pass::seed() {
   add_targets();
   for (const Edge& edge : edges) walk(edge.node.get());
   if (request_.inputs) collect_wanted();
+  if (!request_.allow_unused)
+    for (size_t i = 0; i < target_edges_.size(); ++i)
+      if (!states_[discover(target_edges_[i].node.get())].walked) refuse_unused(i);
   for (size_t i = 0; i < edges.size(); ++i) {
     State& s = states_[discover(edges[i].node.get())];
     arrive(s, edges[i].slot, seeds[i]);
@@ -32,8 +35,9 @@ void Pass::seed() {
   for (const Edge& edge : edges) {
     const size_t index = discover(edge.node.get());
     State& s = states_[index];
-    // A root that another root leads to waits for it; a root given twice is visited once.
-    if (s.waiting_for == 0 && (s.execute || s.target)) {
+    // A root that another root leads to waits for it; a root given twice is visited once. A single
+    // one is always visited, so that its hooks see the seed even if none of `inputs` is reached.
+    if (s.waiting_for == 0 && (s.execute || s.target || edges.size() == 1)) {
       s.waiting_for = -1;
       make_ready(index);
     }
@@ -102,6 +106,18 @@ void Pass::walk(Node* root) {
     stack.pop_back();
     if (limited && needed && !stack.empty()) states_[stack.back().index].execute = true;
   }
+}
+
+void Pass::refuse_unused(size_t input) const {
+  const Tensor& t = (*request_.inputs)[input];
+  for (const State& s : states_)
+    if (s.walked && s.node->is_accumulate()) {
+      const auto& node = static_cast<const AccumulateGrad&>(*s.node);
+      if (node.leaf().is_same(t)) node.check_leaf();
+    }
+  fail("grad: input ", input,
+       " was not used to compute the outputs.\nPass allow_unused = true to get an undefined "
+       "gradient for it.");
 }
 
 void Pass::collect_wanted() {

@@ -31,6 +31,18 @@ const Tensor* packed_tensor(const std::any& value) {
   if (const auto* held = std::any_cast<std::shared_ptr<Tensor>>(&value)) return held->get();
   return std::any_cast<Tensor>(&value);
 }
+
+/// A tensor that was packed as it is, or a view of it, would own its node, and the node owns what
+/// was packed. So it loses its place in the graph, unless it is a leaf, which owns no node.
+void cut_off(std::any& value) {
+  Tensor* t = nullptr;
+  if (const auto* held = std::any_cast<std::shared_ptr<std::any>>(&value))
+    t = std::any_cast<Tensor>(held->get());
+  else if (const auto* kept = std::any_cast<std::shared_ptr<Tensor>>(&value)) t = kept->get();
+  else t = std::any_cast<Tensor>(&value);
+  const AutogradMeta* meta = t ? find_meta(*t) : nullptr;
+  if (meta && (meta->view || meta->grad_fn)) *t = t->detach();
+}
 }  // namespace
 
 SavedVariable SavedVariable::output(const Tensor& t) {
@@ -48,7 +60,8 @@ SavedVariable::SavedVariable(const Tensor& t, Edge history) : history_(std::move
   requires_grad_ = static_cast<bool>(history_);
   // Not so for stand-ins: they borrow the accumulate node of another tensor.
   is_leaf_ = requires_grad_ && history_.node->is_accumulate() &&
-             static_cast<const AccumulateGrad&>(*history_.node).leaf().is_same(t);
+             leaf_node().leaf().is_same(t);
+  if (is_leaf_) output_nr_ = leaf_node().data_number();
   keep(t);
 }
 
@@ -62,9 +75,10 @@ void SavedVariable::keep(const Tensor& t) {
   state_ = State::plain;
 }
 
-const Tensor& SavedVariable::data() const {
-  return is_leaf_ ? static_cast<const AccumulateGrad&>(*history_.node).leaf() : data_;
+const AccumulateGrad& SavedVariable::leaf_node() const {
+  return static_cast<const AccumulateGrad&>(*history_.node);
 }
+const Tensor& SavedVariable::data() const { return is_leaf_ ? leaf_node().leaf() : data_; }
 
 void SavedVariable::pack(const Tensor& argument, SavedTensorHookPair hooks) {
   auto packed = std::make_shared<Packed>();
@@ -78,6 +92,7 @@ void SavedVariable::pack(const Tensor& argument, SavedTensorHookPair hooks) {
   check(argument._version() == before,
         "a pack hook changed its argument in place. The tensor is still in use by the forward "
         "pass; return a new one.");
+  cut_off(packed->value);
   if (const Tensor* tensor = packed_tensor(packed->value); tensor && tensor->defined()) {
     packed->storage = tensor->impl().storage;
     packed->version = packed->storage->version();
@@ -115,6 +130,13 @@ void SavedVariable::fail_version(const Node& owner) const {
        ".\nUse an out-of-place operation, or change a clone().");
 }
 
+void SavedVariable::fail_new_data(const Node& owner) const {
+  fail("a leaf needed for the gradient of ", owner.name(),
+       " was given other data with set_data() since: it is ", data().dtype(), data().shape(),
+       " now.\nThe op was called at ", owner.where(),
+       ".\nRun backward before set_data(), or forward again after it.");
+}
+
 void SavedVariable::fail_freed(const Node& owner) const {
   fail("the saved values of ", owner.name(),
        " have already been freed by an earlier backward pass through this graph (the op was called "
@@ -140,6 +162,8 @@ Tensor SavedVariable::unpack(const Node& owner) const {
 Tensor SavedVariable::read(const Node& owner) const {
   if (state_ == State::freed) fail_freed(owner);
   if (state_ == State::plain) {
+    if (is_leaf_ && leaf_node().data_number() != output_nr_) [[unlikely]]
+      fail_new_data(owner);
     if (data()._version() != version_) fail_version(owner);
     return data();
   }

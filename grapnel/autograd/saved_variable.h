@@ -6,8 +6,9 @@
 /// sin(c); c.add_(s)`. So a detached alias is kept, which shares memory and version, and beside it
 /// the edge its gradient takes; reading puts the two together. For a leaf that requires grad the
 /// edge alone is enough: its accumulate node has the leaf. With hooks, only what `pack` returned is
-/// kept, and the history is put on what `unpack` returns. The version is checked when a value is
-/// read.
+/// kept, and the history is put on what `unpack` returns; a tensor that `pack` returned as it is
+/// loses its own, or a node could own itself. The version is checked when a value is read, and for
+/// a leaf whether set_data() gave it other data.
 #pragma once
 
 #include <any>
@@ -44,6 +45,8 @@ SavedTensorHookPair make_saved_tensor_hooks(Pack pack, Unpack unpack) {
           }};
 }
 
+class AccumulateGrad;
+
 /// A tensor that a node keeps for its backward pass, and what checks that it has not changed since.
 class SavedVariable {
  public:
@@ -74,15 +77,17 @@ class SavedVariable {
   void keep(const Tensor& t);
   const Tensor& data() const;
   void pack(const Tensor& argument, SavedTensorHookPair hooks);
+  const AccumulateGrad& leaf_node() const;
   Tensor read(const Node& owner) const;
   void attach(const Tensor& t, const Node& owner) const;
   [[noreturn]] void fail_version(const Node& owner) const;
   [[noreturn]] void fail_freed(const Node& owner) const;
+  [[noreturn]] void fail_new_data(const Node& owner) const;
 
   Tensor data_;   ///< unless it is a leaf that requires grad
   Edge history_;  ///< of an input
   uint32_t version_ = 0;
-  uint32_t output_nr_ = 0;
+  uint32_t output_nr_ = 0;  ///< of an output; for a leaf, the number of its data
   State state_ = State::empty;
   bool is_output_ = false;
   bool is_leaf_ = false;  ///< and requires grad

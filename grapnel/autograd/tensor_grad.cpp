@@ -36,7 +36,16 @@ Tensor& Tensor::set_requires_grad(bool on) const {
 }
 
 bool Tensor::is_leaf() const { return !current_grad_fn(*this); }
-NodePtr Tensor::grad_fn() const { return current_grad_fn(*this); }
+NodePtr Tensor::grad_fn() const {
+  const NodePtr& node = current_grad_fn(*this);
+  // The caller may put hooks on the node of a view, which a change of the base would cut off: see
+  // tape::check_inplace.
+  if (node && find_meta(*this)->view && (!node->hooks() || !node->hooks()->has_user_hooks())) {
+    uint32_t slot = 0;
+    (void)tensor_hook_table(*this, slot);
+  }
+  return node;
+}
 int Tensor::output_nr() const {
   const AutogradMeta* meta = find_meta(*this);
   return meta ? static_cast<int>(meta->output_nr) : 0;
@@ -138,17 +147,21 @@ void Tensor::set_data(const Tensor& other) const {
         "set_data: only leaves can change their data; this tensor is the result of a recorded op.");
   check(!t.requires_grad || is_floating(o.dtype),
         "set_data: a tensor that requires grad needs floating-point data, got ", o.dtype, ".");
+  const bool same_place = t.storage == o.storage && t.offset == o.offset && t.strides == o.strides;
+  const bool fits = t.sizes == o.sizes && t.dtype == o.dtype;
+  // Graphs that use this leaf keep leading to it as long as their gradients fit it. Its hooks stay
+  // in any case.
+  if (AutogradMeta* meta = t.autograd; meta && !(same_place && fits)) {
+    std::lock_guard guard(meta->lock);
+    if (meta->accumulator) meta->accumulator->on_new_data(fits);
+    if (!fits) meta->accumulator = nullptr;
+  }
   t.storage = o.storage;
   t.dtype = o.dtype;
   t.sizes = o.sizes;
   t.strides = o.strides;
   t.offset = o.offset;
   t.numel = o.numel;
-  // The old accumulate node expects gradients of the old kind; the hooks live on the leaf and stay.
-  if (AutogradMeta* meta = t.autograd) {
-    std::lock_guard guard(meta->lock);
-    meta->accumulator = nullptr;
-  }
 }
 
 bool Tensor::is_view() const { return impl().differentiable_view; }

@@ -1,6 +1,8 @@
 #include "grapnel/autograd/visit.h"
 
+#include "grapnel/autograd/accumulate.h"
 #include "grapnel/autograd/anomaly.h"
+#include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/meta.h"
 #include "grapnel/ops/compiled_args.h"
 #include "grapnel/ops/functions.h"
@@ -10,6 +12,7 @@
 namespace grapnel {
 
 std::string record::running_hook() { return visit::RunningHook::describe(); }
+std::string record::who_looks_at(const Tensor& t) { return visit::RunningHook::who_looks_at(t); }
 
 namespace visit {
 
@@ -17,12 +20,21 @@ namespace {
 constinit thread_local const RunningHook* running_hook = nullptr;
 }  // namespace
 
-RunningHook::RunningHook(const HookLabel& label, HookKind kind)
-    : label_(label), kind_(kind), outer_(std::exchange(running_hook, this)) {}
+const RunningHook* RunningHook::enter(const RunningHook* hook) {
+  return std::exchange(running_hook, hook);
+}
 RunningHook::~RunningHook() { running_hook = outer_; }
 std::string RunningHook::describe() {
   return running_hook ? str(grapnel::describe(running_hook->label_, running_hook->kind_))
                       : std::string();
+}
+std::string RunningHook::who_looks_at(const Tensor& t) {
+  if (!t.defined()) return {};
+  for (const RunningHook* hook = running_hook; hook; hook = hook->outer_)
+    for (const TensorImpl* shown : hook->shown_)
+      if (shown->storage == t.impl().storage)
+        return str(grapnel::describe(hook->label_, hook->kind_));
+  return {};
 }
 
 namespace {
@@ -40,21 +52,6 @@ void check_replacement(const Tensor& before, const Tensor& after, const HookLabe
   check(after.device() == before.device(), "the ", describe(label, kind),
         " moved the gradient from ", before.device(), " to ", after.device(), ".");
 }
-
-/// Hooks must not write to their arguments: the buffer may be shared with other gradients.
-class WriteGuard {
- public:
-  explicit WriteGuard(const Tensor& t) : tensor_(t.impl_ptr()), version_(version()) {}
-  void check_unchanged(const HookLabel& label, HookKind kind) const {
-    if (version() != version_) [[unlikely]]
-      fail_written(label, kind);
-  }
-
- private:
-  uint32_t version() const { return tensor_ ? tensor_->storage->version() : 0; }
-  const TensorImpl* tensor_;
-  uint32_t version_;
-};
 
 /// Takes over a list hook's result after checking it entry by entry.
 void take_list(Grads& current, variable_list& result, const HookLabel& label, HookKind kind,
@@ -125,16 +122,15 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
     told.slot = static_cast<int>(slot);
     for (const HookEntry& entry : hooks) {
       told.label = &entry.label;
-      const WriteGuard guard(grad);
       Tensor result;
       {
-        const RunningHook running(entry.label, HookKind::tensor);
+        const RunningHook running(entry.label, HookKind::tensor, grad);
         auto call = [&] { return static_cast<TensorHook*>(entry.hook.get())->call(grad, told); };
         result = record::active() ? std::move(call_hook(entry, HookKind::tensor, {grad},
                                                         [&] { return variable_list{call()}; })[0])
                                   : call();
+        running.check_unchanged();
       }
-      guard.check_unchanged(entry.label, HookKind::tensor);
       if (result.defined() && !result.is_same(grad)) take(grad, result, told);
     }
   }
@@ -144,6 +140,12 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
 
 void write_retained(AutogradMeta& tensor, const Tensor& grad) {
   if (!grad.defined() || !tensor.alive.load(std::memory_order_acquire)) return;
+  if (tensor.grad.defined() &&
+      !(tensor.grad.shape() == grad.shape() && tensor.grad.dtype() == grad.dtype())) [[unlikely]]
+    fail("retain_grad: grad() of the tensor is ", tensor.grad.dtype(), " of shape ",
+         tensor.grad.shape(), ", so a gradient that is ", grad.dtype(), " of shape ", grad.shape(),
+         " cannot be added to it.\nClear it first: reset_grad().");
+  engine::journal_retained(tensor);
   record::before_grad_is_replaced(tensor);
   journal_grad(tensor);
   tensor.grad = tensor.grad.defined() ? tensor.grad + grad : grad.clone();
@@ -153,16 +155,14 @@ void run_pre_hooks(Node& node, const HookTable& table, Grads& grads) {
   const HookTable::Reader reader(table.lists());
   for (const HookEntry& entry : reader.value().pre) {
     const variable_list argument = to_list(grads);
-    SmallVector<WriteGuard, 3> guards;
-    for (const Tensor& g : grads) guards.emplace_back(g);
     ListHookResult result;
     {
-      const RunningHook running(entry.label, HookKind::node_pre);
+      const RunningHook running(entry.label, HookKind::node_pre, argument);
       result = call_list_hook(entry, HookKind::node_pre, argument, [&] {
         return static_cast<NodePreHook*>(entry.hook.get())->call(argument);
       });
+      running.check_unchanged();
     }
-    for (const WriteGuard& guard : guards) guard.check_unchanged(entry.label, HookKind::node_pre);
     if (result) take_list(grads, *result, entry.label, HookKind::node_pre, node);
   }
 }
@@ -171,16 +171,21 @@ void run_post_hooks(Node& node, const HookTable& table, Grads& grad_inputs,
                     const Grads& grad_outputs) {
   const HookTable::Reader reader(table.lists());
   const variable_list consumed = to_list(grad_outputs);
+  // What an accumulate node shows is grad() itself, which is the leaf's and may be changed.
+  const bool is_grad = node.is_accumulate() &&
+                       consumed[0].is_same(static_cast<AccumulateGrad&>(node).leaf().grad());
   for (const HookEntry& entry : reader.value().post) {
     ListHookResult result;
     {
-      const RunningHook running(entry.label, HookKind::node_post);
       const variable_list produced = to_list(grad_inputs);
+      const RunningHook running(entry.label, HookKind::node_post, produced,
+                                is_grad ? std::span<const Tensor>() : std::span(consumed));
       variable_list both = produced;
       both.insert(both.end(), consumed.begin(), consumed.end());
       result = call_list_hook(entry, HookKind::node_post, both, [&] {
         return static_cast<NodePostHook*>(entry.hook.get())->call(produced, consumed);
       });
+      running.check_unchanged();
     }
     if (result) take_list(grad_inputs, *result, entry.label, HookKind::node_post, node);
   }

@@ -1,5 +1,17 @@
 /// One visit of one node: every hook phase in its order. The eager engine and the compiled backward
 /// walk share it.
+///
+/// Note [Looking, not writing]
+/// Whoever is given a gradient may look at it, but it is changed by returning another one: its
+/// memory may be that of other gradients, and of a tensor of the caller's. Two things see to that,
+/// for every mode and every kind of hook.
+/// - The pass knows the versions of the gradients on their way, from arrival to use (Pass::arrive,
+///   Pass::visit_node), and of the results of grad() until it ends. So whoever writes to one, be it
+///   a hook that kept its argument, an unpack hook, a callback or the accumulation into a grad()
+///   over the same memory, ends the pass before a wrong number gets further.
+/// - RunningHook stands around every call of a hook and is told what the hook is shown, so that a
+///   hook that writes to its argument is an error by name, at once. Where nobody can ask (an opaque
+///   hook runs later, with the graph) the call takes the question along.
 #pragma once
 
 #include <functional>
@@ -11,20 +23,69 @@ namespace grapnel {
 
 namespace visit {
 
-/// Says which hook runs, for messages about what it does.
+[[noreturn, gnu::cold]] void fail_written(const HookLabel& label, HookKind kind);
+
+/// A number that every write to the memory of gradients changes, and giving one other memory.
+inline uint32_t writes_to(const TensorImpl& grad) {
+  const Storage* storage = grad.storage.get();
+  return storage->version() + static_cast<uint32_t>(reinterpret_cast<uintptr_t>(storage));
+}
+inline uint32_t writes_to(const Tensor& grad) {
+  return grad.defined() ? writes_to(*grad.impl_ptr()) : 0;
+}
+template <class List>
+  requires(!std::same_as<List, Tensor>)
+uint32_t writes_to(const List& grads) {
+  uint32_t sum = 0;
+  for (const Tensor& g : grads) sum += writes_to(g);
+  return sum;
+}
+
+/// Stands around every call of a hook: says which one runs, for messages about what it does, and
+/// sees to it that the gradients it is shown stay as they are.
 class RunningHook {
  public:
-  RunningHook(const HookLabel& label, HookKind kind);
+  /// `shown` are tensors and lists of them, which outlive this.
+  template <class... Shown>
+  RunningHook(const HookLabel& label, HookKind kind, const Shown&... shown)
+      : label_(label), kind_(kind), outer_(enter(this)) {
+    (show(shown), ...);
+    writes_ = writes();
+  }
   ~RunningHook();
   RunningHook(const RunningHook&) = delete;
   RunningHook& operator=(const RunningHook&) = delete;
+  /// After the call: fails if the hook wrote to what it was shown.
+  void check_unchanged() const {
+    if (writes() != writes_) [[unlikely]]
+      fail_written(label_, kind_);
+  }
   /// The innermost one of this thread; empty when none runs.
   static std::string describe();
+  /// Who of this thread is being shown the memory of `t`, and may not write to it; empty for none.
+  static std::string who_looks_at(const Tensor& t);
 
  private:
+  static const RunningHook* enter(const RunningHook* hook);
+  void show(const Tensor& t) {
+    if (t.defined()) shown_.push_back(t.impl_ptr());
+  }
+  template <class List>
+    requires(!std::same_as<List, Tensor>)
+  void show(const List& list) {
+    for (const Tensor& t : list) show(t);
+  }
+  uint32_t writes() const {
+    uint32_t sum = 0;
+    for (const TensorImpl* t : shown_) sum += writes_to(*t);
+    return sum;
+  }
+
   const HookLabel& label_;
   const HookKind kind_;
   const RunningHook* const outer_;
+  SmallVector<const TensorImpl*, 4> shown_;
+  uint32_t writes_ = 0;
 };
 
 /// What a hook returns. In a recording, one that declared itself and was called before is not
@@ -34,7 +95,6 @@ variable_list call_hook(const HookEntry& entry, HookKind kind, const variable_li
 
 /// Takes over what the tensor hook of `told` returned, after checking it.
 void take(Tensor& grad, Tensor& result, const HookContext& told);
-[[noreturn, gnu::cold]] void fail_written(const HookLabel& label, HookKind kind);
 /// All lists from number `first` on, then retain-grad.
 void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, HookContext& told);
 
@@ -51,10 +111,10 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
   told.slot = static_cast<int>(sole->slot);
   const HookEntry& entry = sole->hooks[0];
   told.label = &entry.label;
-  const uint32_t version = grad.impl_ptr()->storage->version();
+  const uint32_t writes = writes_to(*grad.impl_ptr());
   Tensor result = static_cast<TensorHook*>(entry.hook.get())->call(grad, told);
-  // Hooks must not write to their arguments: the buffer may be shared with other gradients.
-  if (grad.impl_ptr()->storage->version() != version) [[unlikely]]
+  // See Note [Looking, not writing].
+  if (writes_to(*grad.impl_ptr()) != writes) [[unlikely]]
     fail_written(*told.label, HookKind::tensor);
   if (result.defined() && !result.is_same(grad)) take(grad, result, told);
   if (reader.changed()) [[unlikely]]

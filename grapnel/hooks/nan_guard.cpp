@@ -57,19 +57,21 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
     if (!op || op->op().family != Family::view)
       for (const Tensor& t : outputs) watch(t, "forward", place);
     if (!options_.gradients) return;
-    node.register_hook(
-        [weak = weak_from_this(), place](const variable_list& grad_inputs,
-                                         const variable_list& grad_outputs) {
-          const auto self = weak.lock();
-          if (!self) return;
-          const auto is_old = [&](const Tensor& g) {
-            return std::ranges::any_of(
-                grad_outputs, [&](const Tensor& o) { return o.defined() && o.is_alias_of(g); });
-          };
-          for (const Tensor& g : grad_inputs)
-            if (g.defined() && !is_old(g)) self->watch(g, "backward", place);
-        },
-        "NaN guard");
+    auto look = [weak = weak_from_this(), place](const variable_list& grad_inputs,
+                                                 const variable_list& grad_outputs) {
+      const auto self = weak.lock();
+      if (!self) return;
+      const auto is_old = [&](const Tensor& g) {
+        return std::ranges::any_of(
+            grad_outputs, [&](const Tensor& o) { return o.defined() && o.is_alias_of(g); });
+      };
+      for (const Tensor& g : grad_inputs)
+        if (g.defined() && !is_old(g)) self->watch(g, "backward", place);
+    };
+    node.make_hooks()->add(
+        HookKind::node_post, 0,
+        std::make_shared<CallableNodePostHook<decltype(look)>>(std::move(look)), "NaN guard",
+        /*is_tool=*/true);
   }
 
   std::optional<Report> find() {

@@ -3,6 +3,7 @@
 #include "grapnel/autograd/accumulate.h"
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/autograd/visit.h"
 #include "grapnel/ops/tape.h"
 
 namespace grapnel::nn {
@@ -101,7 +102,11 @@ struct BackwardCall::Record {
     // none of the hook's business.
     if (!pass.entered || e.stopped.load(std::memory_order_acquire)) return std::nullopt;
     const std::string label = e.describe(grapnel::name(HookKind::full_backward));
+    // The node's hook is shown `slots`; what came through the results is shown here.
+    const uint32_t writes = visit::writes_to(pass.grad_output);
     ListHookResult result = e.hook.call(get(label), arguments.spread(slots), pass.grad_output);
+    if (visit::writes_to(pass.grad_output) != writes) [[unlikely]]
+      visit::fail_written({e.name, e.site}, HookKind::full_backward);
     if (last && late_hooks.empty()) pass.grad_output.clear();
     if (!result) return std::nullopt;
     return checked(std::move(*result), arguments, label, "argument");
@@ -144,7 +149,11 @@ struct BackwardCall::Record {
     for (const auto& e : late_hooks) {
       if (e->stopped.load(std::memory_order_acquire)) continue;
       const std::string label = e->describe(grapnel::name(HookKind::full_backward));
-      check(!e->hook.call(get(label), grad_input, grad_output), "the ", label, " of ", name,
+      const uint32_t writes = visit::writes_to(grad_input) + visit::writes_to(grad_output);
+      const bool returned = e->hook.call(get(label), grad_input, grad_output).has_value();
+      if (visit::writes_to(grad_input) + visit::writes_to(grad_output) != writes) [[unlikely]]
+        visit::fail_written({e->name, e->site}, HookKind::full_backward);
+      check(!returned, "the ", label, " of ", name,
             " returned gradients, but it fires after the parameters were updated, when they can no "
             "longer be changed.\n"
             "Return nothing, or register it without after_parameters.");
@@ -262,20 +271,29 @@ void BackwardCall::finish(Value& result) {
 
 void BackwardCall::hook_results() {
   const std::shared_ptr<Record>& record = record_;
+  // So that will_fire() finds the module's hook by its number.
+  const auto stand_for = [](Node& node, const HookHandle& here, const auto& entry) {
+    node.make_hooks()->add_stands_for(here.id(), entry->id);
+  };
   for (const auto& e : record->pre_hooks)
-    after_->register_hook(
-        [record, e](const variable_list& slots, const variable_list&) {
-          return record->run_pre(*e, slots);
-        },
-        HookOptions(e->name.empty() ? record->name + " full_backward_pre" : e->name, e->site));
+    stand_for(*after_,
+              after_->register_hook(
+                  [record, e](const variable_list& slots, const variable_list&) {
+                    return record->run_pre(*e, slots);
+                  },
+                  HookOptions(e->name.empty() ? record->name + " full_backward_pre" : e->name,
+                              e->site)),
+              e);
   if (before_->num_inputs() > 0) {
     record->before = before_.get();
     record->before_alive = before_->make_hooks();
   }
   if (record->hooks.empty() && record->late_hooks.empty()) return;
-  after_->register_hook(
+  const HookHandle results = after_->register_hook(
       [record](const variable_list& slots, const variable_list&) { record->enter(record, slots); },
       HookOptions(record->name + " results"));
+  for (const auto& e : record->hooks) stand_for(*after_, results, e);
+  for (const auto& e : record->late_hooks) stand_for(*after_, results, e);
   if (before_->num_inputs() > 0) return;
   for (const auto& e : record->hooks)
     after_->register_hook(

@@ -17,6 +17,24 @@ struct InvokeCall {
   invoke_detail::Body body;
   /// Arguments that are handed over themselves: a leaf comes with its grad().
   variable_list given;
+  /// Which arguments the function may only look at, and the hook that it is (part of).
+  std::vector<bool> looks = {};
+  std::string looker = {};
+
+  void find_looker(const variable_list& inputs) {
+    for (const Tensor& t : inputs) {
+      std::string who = t.defined() ? record::who_looks_at(t) : std::string();
+      looks.push_back(!who.empty());
+      if (looker.empty()) looker = std::move(who);
+    }
+  }
+  /// Sum of the versions of the memory that the function may only look at.
+  uint32_t writes_to(const variable_list& arguments) const {
+    uint32_t sum = 0;
+    for (size_t i = 0; i < arguments.size() && !looker.empty(); ++i)
+      if (looks[i]) sum += arguments[i].impl().storage->version();
+    return sum;
+  }
 };
 
 /// Opaque calls of this thread that wait to be run, as long as their traces keep them.
@@ -52,11 +70,16 @@ struct Invoke : Call<-1> {
     variable_list arguments;
     for (size_t i = 0; i < inputs.size(); ++i)
       arguments.push_back(attrs.call->given[i].defined() ? attrs.call->given[i] : *inputs[i]);
+    const uint32_t writes = attrs.call->writes_to(arguments);
     const bool recording = GradMode::is_enabled();
     GradMode::set_enabled(false);
     variable_list results;
     try {
       results = attrs.call->body(arguments);
+      if (attrs.call->writes_to(arguments) != writes) [[unlikely]]
+        fail("the ", attrs.call->looker,
+             " changed its argument in place. Gradient buffers may be shared; return a new tensor "
+             "instead.");
     } catch (...) {
       GradMode::set_enabled(recording);
       throw;
@@ -115,6 +138,7 @@ variable_list call(Kind kind, Body body, const variable_list& inputs, size_t out
   const bool deferred = record::active() && (kind != Kind::traced || !record::walking());
   if (deferred) {
     auto kept = std::make_shared<InvokeCall>(InvokeCall{std::move(body), {}});
+    if (kind == Kind::opaque) kept->find_looker(inputs);
     SmallVector<const Tensor*, 4> pointers;
     for (const Tensor& t : inputs) {
       // A function of the user's may keep its arguments, so they must not be written again by

@@ -53,6 +53,11 @@ OptimizerParamState& Optimizer::state_of(const Tensor& param) {
 
 void Optimizer::add_update(UpdatePass& pass, const Tensor& param, const Tensor& grad, Slot& slot) {
   if (!grad.defined()) return;
+  if (!(grad.impl().sizes == param.impl().sizes)) [[unlikely]]
+    fail("step: grad() of parameter ", slot.number, " has shape ", grad.shape(),
+         ", the parameter itself ", param.shape(),
+         ".\nIts data was replaced since backward(); clear the gradient (zero_grad) and run "
+         "backward() again.");
   // A recorded step that does not run has neither moved the parameter nor counted.
   if (record::active()) {
     record::on_undo(restorer(slot.state));
