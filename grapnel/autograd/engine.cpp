@@ -7,6 +7,8 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/pass.h"
 #include "grapnel/autograd/saved_variable.h"
+#include "grapnel/base/rank.h"
+#include "grapnel/ops/generator.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel {
@@ -27,7 +29,11 @@ variable_list run_on_fresh_thread(Pass& pass) {
   const bool grad = GradMode::is_enabled(), inference = InferenceMode::enabled;
   SavedHookStack& stack = SavedHookStack::current();
   record::Recorder* const recorder = record::current;
+  const Generator generator = default_generator();
+  const base::Rank rank = base::this_rank();
   std::thread([&] {
+    const DefaultGeneratorScope draws(generator);
+    base::set_thread_rank(rank);
     record::current = recorder;
     Pass::this_thread() = state;
     GradMode::set_enabled(grad);

@@ -15,24 +15,25 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from check_mpi import mpirun
 
-DEADLINE = 60  # seconds for one fault; a rank notices within 1.5
+DEADLINE = 60  # seconds for one fault; a rank notices within 1.5, and at once if another one throws
 
 
 def processes(program, seed):
     """A line that says what went wrong, or nothing. The plan of the fault is drawn in the program, ranks included."""
-    ranks = int(subprocess.run([program, "plan", str(seed)], capture_output=True, text=True, check=True).stdout)
+    ranks, what = subprocess.run([program, "plan", str(seed)], capture_output=True, text=True, check=True).stdout.splitlines()
+    ranks = int(ranks)
     with tempfile.TemporaryFile("w+") as out:
         command = mpirun(ranks, [program, "mpi", str(seed)], recovery=True)
         try:
             subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, timeout=DEADLINE, check=False)
         except subprocess.TimeoutExpired:
             out.seek(0)
-            return f"seed {seed}: hangs\n{out.read()[-2000:]}"
+            return f"seed {seed} ({what}): hangs\n{out.read()[-2000:]}"
         out.seek(0)
         text = out.read()
     outcomes = re.findall(r"rank (\d) (survived|FAILED)", text)
     if any(outcome == "FAILED" for _, outcome in outcomes) or len({rank for rank, _ in outcomes}) < ranks - 1:
-        return f"seed {seed}: {ranks} ranks, {outcomes}\n{text[-3000:]}"
+        return f"seed {seed} ({what}): {outcomes}\n{text[-3000:]}"
     return None
 
 

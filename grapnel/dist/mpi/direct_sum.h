@@ -10,6 +10,12 @@
 /// under way at a time: the network moves one while another is added up. Within a machine the
 /// processors copy, so pieces that are under way together only push each other out of the cache;
 /// there the next begins when one is done, and pieces are as large as caches allow.
+///
+/// Note [Sums that do not fit]
+/// Ranks that were given different numbers of elements send messages of other lengths, which those
+/// who receive them notice. Where lengths agree by chance, tags do not: those of what goes in one
+/// piece, of the last piece and of the others differ, so nobody is done before all are; it then ends
+/// in the timeout.
 #pragma once
 
 #include <mpi.h>
@@ -69,6 +75,7 @@ class DirectSum {
     void give(Buffer buffer) {
       if (free_.size() < kKept) free_.push_back(std::move(buffer));
     }
+    std::vector<MPI_Status> statuses;  ///< for whoever asks right now
 
    private:
     static constexpr size_t kKept = 8, kSmallest = 64 << 10, kHugePage = 2 << 20;
@@ -88,7 +95,7 @@ class DirectSum {
   DirectSum(const Task& task, Buffers& buffers)
       : t_(task),
         buffers_(buffers),
-        tag_(kFirstTag + 2 * static_cast<int>(t_.number % (kTags / 2))),
+        tag_(kFirstTag + 4 * static_cast<int>(t_.number % (kTags / 4))),
         window_(t_.one_machine ? 1 : 4) {
     MPI_Comm_rank(t_.comm, &rank_);
     MPI_Comm_size(t_.comm, &ranks_);
@@ -135,8 +142,15 @@ class DirectSum {
     Stage stage = Stage::idle;
     int64_t first = 0, count = 0;
     std::vector<MPI_Request> requests;
+    std::vector<Expected> expected;
     Buffers::Buffer others;  ///< this rank's part as they have it
   };
+
+  // See Note [Sums that do not fit].
+  enum Tag { kWhole, kPiece, kLastPiece, kBack };
+  int tag_of(const Piece& piece) const {
+    return tag_ + (whole_ ? kWhole : piece.first + piece.count == t_.count ? kLastPiece : kPiece);
+  }
 
   // The part of rank r, in elements of the piece.
   int64_t begin_of(const Piece& piece, int r) const {
@@ -166,16 +180,16 @@ class DirectSum {
       const int64_t own = count_of(piece, rank_);
       piece.others =
           buffers_.take(static_cast<size_t>(own * t_.element_bytes) * static_cast<size_t>(ranks_));
-      for_others([&](int r) { receive(piece, from(piece, r), own, r, tag_); });
-      for_others([&](int r) { send(piece, part(piece, r), count_of(piece, r), r, tag_); });
+      const int tag = tag_of(piece);
+      for_others([&](int r) { receive(piece, from(piece, r), own, r, tag); });
+      for_others([&](int r) { send(piece, part(piece, r), count_of(piece, r), r, tag); });
     }
   }
   void send_back(Piece& piece) {
     piece.stage = Stage::spread;
-    piece.requests.clear();
-    for_others([&](int r) { receive(piece, part(piece, r), count_of(piece, r), r, tag_ + 1); });
+    for_others([&](int r) { receive(piece, part(piece, r), count_of(piece, r), r, tag_ + kBack); });
     for_others(
-        [&](int r) { send(piece, part(piece, rank_), count_of(piece, rank_), r, tag_ + 1); });
+        [&](int r) { send(piece, part(piece, rank_), count_of(piece, rank_), r, tag_ + kBack); });
   }
   void add_up(Piece& piece) const {
     const auto count = static_cast<int>(count_of(piece, rank_));
@@ -190,7 +204,6 @@ class DirectSum {
     }
     if (sum != part(piece, rank_))
       std::memcpy(part(piece, rank_), sum, static_cast<size_t>(count * t_.element_bytes));
-    piece.requests.clear();
   }
 
   template <class Fn>
@@ -202,18 +215,18 @@ class DirectSum {
     check_mpi(MPI_Irecv(data, static_cast<int>(count), t_.type, r, tag, t_.comm,
                         &piece.requests.emplace_back(MPI_REQUEST_NULL)),
               "MPI_Irecv");
+    piece.expected.push_back({piece.requests.size() - 1, r, t_.type, count});
   }
   void send(Piece& piece, const char* data, int64_t count, int r, int tag) const {
     check_mpi(MPI_Isend(data, static_cast<int>(count), t_.type, r, tag, t_.comm,
                         &piece.requests.emplace_back(MPI_REQUEST_NULL)),
               "MPI_Isend");
   }
-  static bool arrived(Piece& piece) {
-    int done = 0;
-    check_mpi(MPI_Testall(static_cast<int>(piece.requests.size()), piece.requests.data(), &done,
-                          MPI_STATUSES_IGNORE),
-              "MPI_Testall");
-    return done != 0;
+  bool arrived(Piece& piece) const {
+    if (!test_all(piece.requests, piece.expected, buffers_.statuses)) return false;
+    piece.requests.clear();
+    piece.expected.clear();
+    return true;
   }
 
   const Task t_;
