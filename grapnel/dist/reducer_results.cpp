@@ -120,10 +120,13 @@ void Reducer::poison(std::string failure) {
   settle();
   // What is still under way may write to the buffers later; gradients must not see that.
   if (!options_.gradient_as_bucket_view) return;
-  for (Slot& slot : slots_)
-    if (const Tensor grad = slot.tensor.grad();
-        grad.defined() && grad.is_alias_of(buckets_[slot.bucket].buffer))
-      slot.tensor.set_grad(grad.clone());
+  for (Slot& slot : slots_) {
+    const Tensor grad = slot.tensor.grad();
+    if (!grad.defined() || !grad.is_alias_of(buckets_[slot.bucket].buffer)) continue;
+    // One that a recording was to make has no value to keep.
+    if (grad.impl().storage->pending()) continue;
+    slot.tensor.set_grad(grad.clone());
+  }
 }
 
 void Reducer::pass_failed(const std::string& what) noexcept {

@@ -18,6 +18,17 @@ from check_mpi import mpirun
 DEADLINE = 60  # seconds for one fault; a rank notices within 1.5, and at once if another one throws
 
 
+# Short sums travel in one piece, long ones in parts of pieces. Here messages are equally long by chance.
+SUMS = [(300, 600), (1 << 19, 1 << 20), (3 << 19, 5 << 19)]
+
+
+def sums(program, a, b):
+    """Ranks that sum different numbers of elements: nobody may get a result."""
+    run = subprocess.run(mpirun(2, [program, "sums", str(a), str(b)], recovery=True), capture_output=True, text=True, check=False, timeout=DEADLINE)
+    outcomes = sorted(re.findall(r"rank (\d) (survived|FAILED)", run.stdout))
+    return None if outcomes == [("0", "survived"), ("1", "survived")] else f"sums of {a} and {b} elements: {outcomes}\n{run.stdout}{run.stderr[-2000:]}"
+
+
 def processes(program, seed):
     """A line that says what went wrong, or nothing. The plan of the fault is drawn in the program, ranks included."""
     ranks, what = subprocess.run([program, "plan", str(seed)], capture_output=True, text=True, check=True).stdout.splitlines()
@@ -47,11 +58,12 @@ def main():
         failed += 1
         print(threads.stdout[-4000:], threads.stderr[-2000:])
     if pathlib.Path(sys.argv[1], "grapnel", "libgrapnel_mpi.so").exists():
-        for seed in range(1000, 1000 + by_mpi):
-            problem = processes(program, seed)
-            if problem:
-                failed += 1
-                print(problem)
+        problems = [processes(program, seed) for seed in range(1000, 1000 + by_mpi)]
+        problems += [sums(program, a, b) for a, b in SUMS]
+        total += len(SUMS)
+        for problem in filter(None, problems):
+            failed += 1
+            print(problem)
     print(f"{total - failed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -375,6 +375,7 @@ TEST_CASE("comm.F3: a bucket stays until its hook is done, although backward end
             optimizer));
         module->p[0].register_hook([](const Tensor&) { throw Error("mine"); });
         CHECK(has(error_of<Error>([&] { pass(model, {1, 1}); }), "mine"));
+        group = group.renew();
         if (resets) {
           model.reset(group);
           CHECK(late.done());
