@@ -32,9 +32,9 @@ struct Expected {
 /// content with less.
 inline bool test_all(std::vector<MPI_Request>& requests, const std::vector<Expected>& expected,
                      std::vector<MPI_Status>& statuses) {
-  const auto differs = [](const Expected& e, const std::string& got) {
-    throw MpiMismatch("rank " + std::to_string(e.from) + " sent " + got + " where " +
-                      std::to_string(e.elements) + " are expected");
+  const auto differs = [](const Expected& e, const std::string& how, MPI_Count count) {
+    throw MpiMismatch("rank " + std::to_string(e.from) + " sent " + how + std::to_string(count) +
+                      (e.type == MPI_BYTE ? " bytes" : " elements"));
   };
   const auto truncated = [](int code) {
     int kind = MPI_SUCCESS;
@@ -48,14 +48,14 @@ inline bool test_all(std::vector<MPI_Request>& requests, const std::vector<Expec
     for (const Expected& e : expected)
       if (code == MPI_ERR_IN_STATUS ? truncated(statuses[e.request].MPI_ERROR)
                                     : truncated(code) && expected.size() == 1)
-        differs(e, "more elements");
+        differs(e, "more than ", e.elements);
     check_mpi(code, "MPI_Testall");
   }
   if (!done) return false;
   for (const Expected& e : expected) {
     MPI_Count got = 0;
     MPI_Get_elements_x(&statuses[e.request], e.type, &got);
-    if (got != e.elements) differs(e, std::to_string(got) + " elements");
+    if (got != e.elements) differs(e, "", got);
   }
   return true;
 }

@@ -12,10 +12,10 @@
 /// there the next begins when one is done, and pieces are as large as caches allow.
 ///
 /// Note [Sums that do not fit]
-/// Ranks that were given different numbers of elements send messages of other lengths, which those
-/// who receive them notice. Where lengths agree by chance, tags do not: those of what goes in one
-/// piece, of the last piece and of the others differ, so nobody is done before all are; it then ends
-/// in the timeout.
+/// Ranks that were given different numbers of elements must not get a result. What goes in one piece
+/// is as long as the receiver expects it, or it is noticed. Before longer ones every rank says what it
+/// is about to sum; that message is longer than any that goes in one piece, so ranks that send in
+/// different ways notice as well.
 #pragma once
 
 #include <mpi.h>
@@ -43,6 +43,7 @@ class DirectSum {
     MPI_Comm comm;
     char* data;  ///< is replaced by the sum
     int64_t count, element_bytes;
+    int64_t what;  ///< type and operation, alike on all ranks
     MPI_Datatype type;
     MPI_Op op;
     /// Whether a op b has the bits of b op a: not so for the smaller of 0 and -0.
@@ -109,9 +110,13 @@ class DirectSum {
   DirectSum& operator=(const DirectSum&) = delete;
 
   /// Once, before advance(). If it throws, messages may be under way: keep the object.
-  void begin() { begin_pieces(); }
+  void begin() {
+    if (!whole_) exchange_plans();
+    begin_pieces();
+  }
   /// Goes on as far as it can without waiting; true when everything is summed.
   bool advance() {
+    if (!plans_.empty() && !plans_agree()) return false;
     for (bool moved = true; moved;) {
       moved = false;
       for (Piece& piece : window_) {
@@ -137,6 +142,12 @@ class DirectSum {
 
  private:
   static constexpr int64_t kShortBytes = 2048;
+  enum Tag { kFirst, kPart, kBack };
+  /// What a rank is about to sum. See Note [Sums that do not fit].
+  struct Plan {
+    int64_t count, what;
+    char rest[kShortBytes];
+  };
   enum class Stage { idle, collect, spread };
   struct Piece {
     Stage stage = Stage::idle;
@@ -145,12 +156,6 @@ class DirectSum {
     std::vector<Expected> expected;
     Buffers::Buffer others;  ///< this rank's part as they have it
   };
-
-  // See Note [Sums that do not fit].
-  enum Tag { kWhole, kPiece, kLastPiece, kBack };
-  int tag_of(const Piece& piece) const {
-    return tag_ + (whole_ ? kWhole : piece.first + piece.count == t_.count ? kLastPiece : kPiece);
-  }
 
   // The part of rank r, in elements of the piece.
   int64_t begin_of(const Piece& piece, int r) const {
@@ -169,6 +174,37 @@ class DirectSum {
                             (r - (r > rank_)) * count_of(piece, rank_) * t_.element_bytes;
   }
 
+  void exchange_plans() {
+    plans_.resize(static_cast<size_t>(ranks_));
+    Plan& own = plans_[static_cast<size_t>(rank_)];
+    own.count = t_.count;
+    own.what = t_.what;
+    const auto at = [&](int r) { return plans_.data() + r; };
+    const auto as_bytes = [&](auto&& call, Plan* plan, int r) {
+      check_mpi(call(plan, static_cast<int>(sizeof(Plan)), MPI_BYTE, r, tag_ + kFirst, t_.comm,
+                     &plan_requests_.emplace_back(MPI_REQUEST_NULL)),
+                "exchange of plans");
+    };
+    for_others([&](int r) {
+      as_bytes(MPI_Irecv, at(r), r);
+      plans_expected_.push_back({plan_requests_.size() - 1, r, MPI_BYTE, sizeof(Plan)});
+    });
+    for_others([&](int r) { as_bytes(MPI_Isend, at(rank_), r); });
+  }
+  bool plans_agree() {
+    if (!test_all(plan_requests_, plans_expected_, buffers_.statuses)) return false;
+    for_others([&](int r) {
+      const Plan& p = plans_[static_cast<size_t>(r)];
+      if (p.count != t_.count)
+        throw MpiMismatch("rank " + std::to_string(r) + " sums " + std::to_string(p.count) +
+                          " elements");
+      if (p.what != t_.what)
+        throw MpiMismatch("rank " + std::to_string(r) + " has another type or operation");
+    });
+    plans_.clear();
+    return true;
+  }
+
   void begin_pieces() {
     for (Piece& piece : window_) {
       if (next_ >= t_.count) return;
@@ -180,7 +216,7 @@ class DirectSum {
       const int64_t own = count_of(piece, rank_);
       piece.others =
           buffers_.take(static_cast<size_t>(own * t_.element_bytes) * static_cast<size_t>(ranks_));
-      const int tag = tag_of(piece);
+      const int tag = tag_ + (whole_ ? kFirst : kPart);
       for_others([&](int r) { receive(piece, from(piece, r), own, r, tag); });
       for_others([&](int r) { send(piece, part(piece, r), count_of(piece, r), r, tag); });
     }
@@ -236,6 +272,9 @@ class DirectSum {
   bool whole_ = false;
   int64_t piece_ = 0, next_ = 0, next_back_ = 0;
   std::vector<Piece> window_;
+  std::vector<Plan> plans_;  ///< of all ranks; empty when they agree, or when there are none
+  std::vector<MPI_Request> plan_requests_;
+  std::vector<Expected> plans_expected_;
 };
 
 }  // namespace grapnel::dist

@@ -391,8 +391,10 @@ class Transport final : public MpiTransport {
     if (few && has_tags_ && call.count > 0 && call.count <= largest_) {
       const bool commutes = call.op == ReduceOp::sum || call.op == ReduceOp::product;
       pending.sum =
-          std::make_unique<DirectSum>(DirectSum::Task{line.comm, data, call.count, size, type, op,
-                                                      commutes, line.one_machine, line.sums++},
+          std::make_unique<DirectSum>(DirectSum::Task{line.comm, data, call.count, size,
+                                                      static_cast<int64_t>(call.dtype) << 8 |
+                                                          static_cast<int64_t>(call.op),
+                                                      type, op, commutes, line.one_machine, line.sums++},
                                       buffers_);
       pending.sum->begin();
       return;
