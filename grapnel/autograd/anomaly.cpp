@@ -6,7 +6,7 @@
 
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/ops/functions.h"
-#include "grapnel/ops/invoke.h"
+#include "grapnel/ops/effect.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel {
@@ -85,8 +85,7 @@ void require_no_nan(const Tensor& t, std::function<std::string()> message) {
     return;
   }
   NoGradGuard no_grad;
-  invoke_detail::call(
-      invoke_detail::Kind::effect,
+  effect(
       [message = std::move(message)](const variable_list& x) {
         if (has_nan(x[0])) fail(message());
         return variable_list();

@@ -7,6 +7,7 @@
 #include "grapnel/autograd/anomaly.h"
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/meta.h"
+#include "grapnel/autograd/pass_failure.h"
 #include "grapnel/autograd/visit.h"
 #include "grapnel/base/log.h"
 #include "grapnel/base/source_site.h"
@@ -56,6 +57,7 @@ variable_list Pass::run() {
   } catch (...) {
     report_anomaly();
     roll_back();
+    engine::tell_failure_listeners();
     throw;
   }
   return std::move(results_);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
 #include <numeric>
 
 #include "grapnel/base/module_file.h"
@@ -142,6 +143,26 @@ class MpiCommunicator final : public Communicator {
 };
 
 MpiEngine* the_engine = nullptr;
+int own_rank = 0;  ///< among all
+std::terminate_handler next_handler = nullptr;
+
+/// An exception that nobody catches ends this process at once: the other ranks need not find out by
+/// waiting.
+[[noreturn]] void tell_and_terminate() {
+  std::string what = "it was terminated";
+  if (const std::exception_ptr error = std::current_exception()) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& e) {
+      what = str("it ended with an exception that nobody caught: ", e.what());
+    } catch (...) {
+      what = "it ended with an exception that nobody caught";
+    }
+  }
+  the_engine->last_words(str("rank ", own_rank, " is gone: ", what));
+  if (next_handler) next_handler();
+  std::abort();
+}
 
 }  // namespace
 
@@ -167,6 +188,8 @@ std::shared_ptr<Communicator> connect_mpi(const MpiOptions& options) {
     if (!transport) return "libgrapnel_mpi.so is of another version of Grapnel.";
     the_engine = new MpiEngine(*transport, options);
     std::atexit([] { the_engine->shut_down(); });
+    own_rank = transport->rank(MpiTransport::kWorld);
+    next_handler = std::set_terminate(tell_and_terminate);
     return "";
   }();
   check(the_engine != nullptr, problem);

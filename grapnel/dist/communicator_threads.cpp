@@ -4,70 +4,12 @@
 #include <set>
 #include <thread>
 
-#include "grapnel/autograd/grad_mode.h"
-#include "grapnel/base/rank.h"
-#include "grapnel/dist/run_threads.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/dist/thread_collectives.h"
+#include "grapnel/dist/thread_ranks.h"
 
 namespace grapnel::dist {
 
 namespace {
-
-void reduce_into(const Tensor& target, const Tensor& other, ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum: target.add_(other); return;
-    case ReduceOp::product: target.mul_(other); return;
-    case ReduceOp::min: target.copy_(min(target, other)); return;
-    case ReduceOp::max: target.copy_(max(target, other)); return;
-  }
-}
-
-/// Carries out a collective for all ranks at once. Sums are made in the order of ranks, each step
-/// rounded to the type, so results have the same bits on every rank and in every run.
-void execute(const std::vector<OperationPtr>& ops) {
-  NoGradGuard no_grad;
-  const Call& call = ops[0]->call;
-  const auto ranks = static_cast<int64_t>(ops.size());
-  const auto input = [&](size_t r) { return ops[r]->input.detach(); };
-  const auto output = [&](size_t r) { return ops[r]->output.detach(); };
-  const auto part = [&](const Tensor& t, int64_t r) {
-    return t.reshape({-1}).narrow(0, r * call.count, call.count);
-  };
-  switch (call.kind) {
-    case CallKind::all_reduce:
-      for (size_t r = 1; r < ops.size(); ++r) reduce_into(output(0), input(r), call.op);
-      for (size_t r = 1; r < ops.size(); ++r) output(r).copy_(output(0));
-      return;
-    case CallKind::broadcast: {
-      const auto root = static_cast<size_t>(call.peer);
-      for (size_t r = 0; r < ops.size(); ++r)
-        if (r != root) output(r).copy_(input(root));
-      return;
-    }
-    case CallKind::all_gather:
-      for (int64_t r = 0; r < ranks; ++r)
-        part(output(0), r).copy_(input(static_cast<size_t>(r)).reshape({-1}));
-      for (size_t r = 1; r < ops.size(); ++r) output(r).copy_(output(0));
-      return;
-    case CallKind::reduce_scatter:
-      for (int64_t r = 0; r < ranks; ++r) {
-        const Tensor sum = output(static_cast<size_t>(r)).reshape({-1});
-        sum.copy_(part(input(0), r));
-        for (size_t s = 1; s < ops.size(); ++s) reduce_into(sum, part(input(s), r), call.op);
-      }
-      return;
-    case CallKind::all_to_all:
-      for (int64_t to = 0; to < ranks; ++to)
-        for (int64_t from = 0; from < ranks; ++from)
-          part(output(static_cast<size_t>(to)), from)
-              .copy_(part(input(static_cast<size_t>(from)), to));
-      return;
-    case CallKind::send:
-    case CallKind::recv: ops[1]->output.detach().copy_(ops[0]->input.detach()); return;
-    case CallKind::barrier:
-    case CallKind::split: return;
-  }
-}
 
 /// What the ranks of one group or channel have called so far and is not complete.
 struct Line {
@@ -85,13 +27,36 @@ struct Line {
   std::map<uint64_t, std::shared_ptr<class ThreadFamily>> successors;
 };
 
+/// What all families of one call of run_threads share: renewed ones are of the same ranks.
+class ThreadWorld {
+ public:
+  ThreadWorld(std::vector<std::shared_ptr<Executor>> executors, int ranks_per_machine)
+      : executors_(std::move(executors)), ranks_per_machine_(ranks_per_machine) {}
+
+  static std::shared_ptr<class ThreadFamily> make_family(const std::shared_ptr<ThreadWorld>& world);
+  /// A rank has ended with an exception: nothing that it takes part in will work any more.
+  void lose(const std::string& text);
+
+  const std::shared_ptr<Executor>& executor(int world_rank) const {
+    return executors_[static_cast<size_t>(world_rank)];
+  }
+  uint64_t machine(int world_rank) const {
+    return ranks_per_machine_ > 0 ? static_cast<uint64_t>(world_rank / ranks_per_machine_) : 0;
+  }
+
+ private:
+  const std::vector<std::shared_ptr<Executor>> executors_;
+  const int ranks_per_machine_;
+  std::mutex mutex_;
+  std::string lost_;
+  std::vector<std::weak_ptr<ThreadFamily>> families_;
+};
+
 /// Groups that share their fate, and the thread that works for all of them.
 class ThreadFamily {
  public:
-  ThreadFamily(std::vector<std::shared_ptr<Executor>> executors, int ranks_per_machine)
-      : executors_(std::move(executors)),
-        ranks_per_machine_(ranks_per_machine),
-        worker_([this] { work(); }) {}
+  explicit ThreadFamily(std::shared_ptr<ThreadWorld> world)
+      : world_(std::move(world)), worker_([this] { work(); }) {}
   ~ThreadFamily() {
     {
       std::lock_guard lock(mutex_);
@@ -116,6 +81,9 @@ class ThreadFamily {
   void fail(std::exception_ptr why, std::string text) {
     std::unique_lock lock(mutex_);
     fail(std::move(why), std::move(text), lock);
+  }
+  void abort(const std::string& text) {
+    fail(std::make_exception_ptr(CommAborted(text)), text);
   }
   bool failed() const {
     std::lock_guard lock(mutex_);
@@ -146,7 +114,7 @@ class ThreadFamily {
   std::shared_ptr<ThreadFamily> successor(Line& line, uint64_t number) {
     std::lock_guard lock(mutex_);
     auto& next = line.successors[number];
-    if (!next) next = std::make_shared<ThreadFamily>(executors_, ranks_per_machine_);
+    if (!next) next = ThreadWorld::make_family(world_);
     return next;
   }
   /// The renewed form of a line, made in this family by the first rank that asks.
@@ -160,12 +128,7 @@ class ThreadFamily {
     return root_;
   }
 
-  const std::shared_ptr<Executor>& executor(int world_rank) const {
-    return executors_[static_cast<size_t>(world_rank)];
-  }
-  uint64_t machine(int world_rank) const {
-    return ranks_per_machine_ > 0 ? static_cast<uint64_t>(world_rank / ranks_per_machine_) : 0;
-  }
+  const ThreadWorld& world() const { return *world_; }
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -292,8 +255,7 @@ class ThreadFamily {
     }
   }
 
-  const std::vector<std::shared_ptr<Executor>> executors_;
-  const int ranks_per_machine_;
+  const std::shared_ptr<ThreadWorld> world_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   /// Not all ranks are there yet.
@@ -305,6 +267,25 @@ class ThreadFamily {
   bool stopping_ = false;
   std::thread worker_;  // last: it uses everything above
 };
+
+std::shared_ptr<ThreadFamily> ThreadWorld::make_family(const std::shared_ptr<ThreadWorld>& world) {
+  auto family = std::make_shared<ThreadFamily>(world);
+  const std::lock_guard lock(world->mutex_);
+  std::erase_if(world->families_, [](const auto& known) { return known.expired(); });
+  world->families_.push_back(family);
+  if (!world->lost_.empty()) family->abort(world->lost_);
+  return family;
+}
+void ThreadWorld::lose(const std::string& text) {
+  std::vector<std::shared_ptr<ThreadFamily>> alive;
+  {
+    const std::lock_guard lock(mutex_);
+    if (lost_.empty()) lost_ = text;
+    for (const auto& known : families_)
+      if (auto family = known.lock()) alive.push_back(std::move(family));
+  }
+  for (const auto& family : alive) family->abort(text);
+}
 
 class ThreadCommunicator final : public Communicator {
  public:
@@ -328,14 +309,13 @@ class ThreadCommunicator final : public Communicator {
     return std::make_shared<ThreadCommunicator>(next, next->root(*line_), rank_);
   }
   void abort(const std::string& reason) override {
-    const std::string text = str("rank ", rank_, " gave up group '", name(), "': ", reason);
-    family_->fail(std::make_exception_ptr(CommAborted(text)), text);
+    family_->abort(str("rank ", rank_, " gave up group '", name(), "': ", reason));
   }
   bool aborted() const override { return family_->failed(); }
   const std::shared_ptr<Executor>& executor() const override {
-    return family_->executor(world_rank());
+    return family_->world().executor(world_rank());
   }
-  uint64_t machine() const override { return family_->machine(world_rank()); }
+  uint64_t machine() const override { return family_->world().machine(world_rank()); }
 
  private:
   int world_rank() const { return line_->world[static_cast<size_t>(rank_)]; }
@@ -345,57 +325,23 @@ class ThreadCommunicator final : public Communicator {
   std::atomic<uint64_t> splits_{0}, renewals_{0};
 };
 
-std::vector<ProcessGroup> make_ranks(int count, const ThreadsOptions& options) {
-  std::vector<std::shared_ptr<Executor>> executors;
-  auto line = std::make_shared<Line>();
-  line->name = "world";
-  for (int r = 0; r < count; ++r) {
-    executors.push_back(std::make_shared<Executor>());
-    line->world.push_back(r);
-  }
-  auto family = std::make_shared<ThreadFamily>(std::move(executors), options.ranks_per_machine);
-  std::vector<ProcessGroup> groups;
-  for (int r = 0; r < count; ++r)
-    groups.emplace_back(std::make_shared<ThreadCommunicator>(family, line, r), options.timeout);
-  return groups;
-}
-
-thread_local const ProcessGroup* own_group = nullptr;
-
 }  // namespace
 
-ProcessGroup group_of_this_thread() { return own_group ? *own_group : ProcessGroup(); }
-
-void run_threads(int count, const std::function<void(ProcessGroup)>& fn,
-                 const ThreadsOptions& options) {
-  check(count > 0, "run_threads: the number of ranks must be positive, got ", count, ".");
-  std::vector<ProcessGroup> groups = make_ranks(count, options);
-  std::mutex mutex;
-  std::exception_ptr first;  // The others fail because of it.
-  std::vector<std::thread> threads;
-  for (ProcessGroup& group : groups)
-    threads.emplace_back([&, group = std::move(group)]() mutable {
-      Executor::Scope scope(group.communicator().executor());
-      own_group = &group;
-      base::set_thread_rank({group.rank(), group.size()});
-      try {
-        fn(group);
-      } catch (...) {
-        {
-          std::lock_guard lock(mutex);
-          if (!first) first = std::current_exception();
-        }
-        group.abort("its function ended with an exception");
-      }
-      group = {};
-    });
-  groups.clear();
-  for (std::thread& t : threads) t.join();
-  if (first) std::rethrow_exception(first);
-}
-
-ProcessGroup single_rank(std::chrono::milliseconds timeout) {
-  return make_ranks(1, {.timeout = timeout})[0];
+ThreadRanks make_thread_ranks(std::vector<std::shared_ptr<Executor>> executors,
+                              const ThreadsOptions& options) {
+  const auto count = static_cast<int>(executors.size());
+  auto line = std::make_shared<Line>();
+  line->name = "world";
+  for (int r = 0; r < count; ++r) line->world.push_back(r);
+  const auto world =
+      std::make_shared<ThreadWorld>(std::move(executors), options.ranks_per_machine);
+  const auto family = ThreadWorld::make_family(world);
+  ThreadRanks ranks;
+  for (int r = 0; r < count; ++r)
+    ranks.groups.emplace_back(std::make_shared<ThreadCommunicator>(family, line, r),
+                              options.timeout);
+  ranks.lose = [world](const std::string& text) { world->lose(text); };
+  return ranks;
 }
 
 }  // namespace grapnel::dist

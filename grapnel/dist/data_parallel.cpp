@@ -1,5 +1,7 @@
 #include "grapnel/dist/data_parallel.h"
 
+#include <exception>
+
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/meta.h"
 #include "grapnel/dist/hooks.h"
@@ -40,23 +42,6 @@ std::vector<Parameter> trained_parameters(const nn::Module& module) {
   return out;
 }
 
-ReducerOptions reducer_options(const DataParallelOptions& o) {
-  ReducerOptions out;
-  if (o.bucket_bytes) out.bucket_bytes = out.first_bucket_bytes = *o.bucket_bytes;
-  if (o.first_bucket_bytes) out.first_bucket_bytes = *o.first_bucket_bytes;
-  check(out.bucket_bytes > 0 && out.first_bucket_bytes > 0,
-        "DistributedDataParallel: bucket sizes must be positive, got ", out.bucket_bytes, " and ",
-        out.first_bucket_bytes, ".");
-  out.find_unused_parameters = o.find_unused_parameters;
-  out.static_graph = o.static_graph;
-  out.gradient_as_bucket_view = o.gradient_as_bucket_view;
-  out.small_bucket_last = o.small_bucket_last;
-  out.buckets = o.buckets;
-  out.on_event = o.on_event;
-  if (o.reduced_precision) out.reduced_precision = o.reduced_precision->parameters;
-  return out;
-}
-
 }  // namespace
 
 NoSync::NoSync(DataParallelModule& model) : model_(model), before_(model.sync_) {
@@ -70,7 +55,8 @@ DataParallelModule::DataParallelModule(std::shared_ptr<nn::Module> module, Proce
                                        DataParallelOptions options)
     : nn::Module("DistributedDataParallel"),
       inner_(std::move(module)),
-      options_(std::move(options)) {
+      options_(std::move(options)),
+      exceptions_(std::uncaught_exceptions()) {
   check(inner_ != nullptr, "DistributedDataParallel: the module is empty.");
   check(static_cast<bool>(group),
         "DistributedDataParallel: the group is empty.\nGet one from dist::init() or "
@@ -88,13 +74,21 @@ DataParallelModule::DataParallelModule(std::shared_ptr<nn::Module> module, Proce
   for (const Tensor& t : inner_->buffers()) state.push_back(t);
   broadcast_tensors(state, own);
   buffer_channel_ = own.channel("buffers");
-  reducer_ = std::make_shared<Reducer>(std::move(parameters), own, reducer_options(options_));
+  reducer_ = std::make_shared<Reducer>(std::move(parameters), own, options_);
+  reducer_->listen();
   if (options_.reduced_precision)
     reducer_->set_hook(
         {"of reduced precision", hooks::reduce_in(options_.reduced_precision->reduce)});
 }
 
-DataParallelModule::~DataParallelModule() = default;
+DataParallelModule::~DataParallelModule() {
+  if (std::uncaught_exceptions() <= exceptions_) return;
+  try {
+    group().abort("an exception ended the scope of its DistributedDataParallel");
+  } catch (...) {
+    // The exception that is under way says more.
+  }
+}
 
 void DataParallelModule::reset(const ProcessGroup& group) {
   check(static_cast<bool>(group), "reset: the group is empty.");
@@ -105,6 +99,10 @@ void DataParallelModule::reset(const ProcessGroup& group) {
 }
 
 void DataParallelModule::set_hook(CommHook hook) { reducer_->set_hook(std::move(hook)); }
+
+void DataParallelModule::register_builtin_comm_hook(std::string_view name) {
+  set_hook({std::string(name), hooks::by_name(name)});
+}
 
 void DataParallelModule::register_optimizer_in_backward(
     std::shared_ptr<optim::Optimizer> optimizer) {
@@ -133,16 +131,13 @@ void DataParallelModule::before_forward() {
 
 void DataParallelModule::after_forward(nn::Value& result) {
   if (!syncing_) return;
-  std::vector<Tensor> outputs;
   IntrusivePtr<OutputMarker> marker;
-  result.visit_tensors([&](Tensor& t) {
+  if (marks_outputs()) result.visit_tensors([&](Tensor& t) {
     if (!t.defined() || !t.requires_grad()) return;
-    outputs.push_back(t);
-    if (!marks_outputs()) return;
     if (!marker) marker = IntrusivePtr<OutputMarker>::adopt(new OutputMarker(reducer_));
     t = marker->mark(t);
   });
-  reducer_->prepare(outputs);
+  reducer_->prepare();
 }
 
 nn::StateDict DataParallelModule::wrapper_state() const {

@@ -22,37 +22,6 @@
 
 namespace grapnel::dist {
 
-/// How gradients are cut into buckets and reduced.
-struct DataParallelOptions {
-  /// Buckets are sent when they have this many bytes; the first one earlier, so that communication
-  /// begins early. If only the former is set, it holds for the first bucket, too.
-  std::optional<int64_t> bucket_bytes = {};
-  std::optional<int64_t> first_bucket_bytes = {};
-  /// For modules that do not use all parameters in every pass: the graph is searched after each
-  /// forward.
-  bool find_unused_parameters = false;
-  /// The graph is the same in every iteration; allows parameters to be reached several times in one
-  /// pass.
-  bool static_graph = false;
-  /// grad() lies in the buckets themselves, which saves a copy.
-  bool gradient_as_bucket_view = false;
-  /// Rank 0's buffers are copied to all before each forward.
-  bool broadcast_buffers = true;
-  /// Makes the bucket that is sent last the small one.
-  bool small_bucket_last = false;
-  /// A layout of one's own: lists of parameter indices. It is never changed.
-  std::vector<std::vector<size_t>> buckets = {};
-  /// Forward and backward work with parameters of `parameters`, sums are made in `reduce`; between
-  /// passes everything is as wide as before.
-  struct ReducedPrecision {
-    DType parameters = kBFloat16;
-    DType reduce = kFloat32;
-  };
-  std::optional<ReducedPrecision> reduced_precision = {};
-  /// Called for gradients and buckets as things happen to them.
-  std::function<void(const ReducerEvent&)> on_event = {};
-};
-
 /// How a communication hook is registered.
 struct CommHookOptions {
   std::string name = {};
@@ -126,10 +95,21 @@ class [[nodiscard]] NoSync {
 };
 
 /// Everything about the wrapper that does not depend on the module's type.
+///
+/// Note [A rank that fails]
+/// The others must not wait for a rank that has failed, so its failure gives the group up:
+/// - A backward pass that would have reached the wrapped module's parameters and throws, wherever
+///   (a hook of any kind, the engine, a bucket): Reducer::pass_failed.
+/// - A recorded step that does not run, or fails while it runs: the same, through the recording.
+/// - Anything else: an exception that ends the scope of the wrapper, or leaves the function that
+///   run_threads called. Over MPI also one that nobody catches (see MpiEngine::last_words).
+/// An exception that is caught while the wrapper lives, outside of backward, is the program's own
+/// business; ProcessGroup::abort tells the others.
 class DataParallelModule : public nn::Module {
  public:
   DataParallelModule(std::shared_ptr<nn::Module> module, ProcessGroup group,
                      DataParallelOptions options);
+  /// Gives the group up if an exception ends its scope.
   ~DataParallelModule() override;
   DataParallelModule(const DataParallelModule&) = delete;
   DataParallelModule& operator=(const DataParallelModule&) = delete;
@@ -172,8 +152,7 @@ class DataParallelModule : public nn::Module {
                                 f = std::make_shared<D>(std::forward<F>(hook))](
                                    GradBucket& bucket) { return std::invoke(*f, *s, bucket); }});
   }
-  /// A hook of the library by its name: "allreduce", "fp16_compress", "bf16_compress",
-  /// "quantize_per_tensor", "quantize_per_channel", "noop".
+  /// A hook of the library by its name; hooks::builtin_names() has them all.
   void register_builtin_comm_hook(std::string_view name);
   /// Steps every parameter during backward, as soon as its averaged gradient has arrived; grad() is
   /// undefined afterwards. Takes the place of a comm hook, and excludes no_sync and accumulation.
@@ -229,6 +208,7 @@ class DataParallelModule : public nn::Module {
   bool sync_ = true;      ///< not inside no_sync
   bool syncing_ = false;  ///< the forward under way will be followed by a synchronised backward
   bool optimizer_inside_ = false;
+  const int exceptions_;  ///< that were in flight when it was made
   std::function<void(DataParallelModule&)>
       on_forward_;  ///< set while inputs may be uneven: see join
   int buffers_from_ = 0;

@@ -12,6 +12,7 @@
 namespace grapnel::dist {
 
 struct Executor::State : std::enable_shared_from_this<State> {
+  std::function<void(const std::function<void()>&)> around;
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> jobs;
@@ -32,7 +33,10 @@ struct Executor::State : std::enable_shared_from_this<State> {
     if (busy) return;
     if (idle > 0) return changed.notify_all();
     const base::HoldSignals hold;
-    threads.emplace_back([self = shared_from_this()] { self->work(); });
+    threads.emplace_back([self = shared_from_this()] {
+      if (self->around) self->around([&] { self->work(); });
+      else self->work();
+    });
     if (!orphaned) return;
     threads.back().detach();
     threads.pop_back();
@@ -69,7 +73,10 @@ namespace {
 thread_local std::shared_ptr<Executor> scoped;
 }
 
-Executor::Executor() : state_(std::make_shared<State>()) {}
+Executor::Executor(std::function<void(const std::function<void()>&)> around)
+    : state_(std::make_shared<State>()) {
+  state_->around = std::move(around);
+}
 
 Executor::~Executor() {
   std::unique_lock lock(state_->mutex);

@@ -14,7 +14,9 @@ namespace grapnel::dist {
 
 class Executor {
  public:
-  Executor();
+  /// `around`, if given, is called on each of its threads with what the thread does: it may put
+  /// thread-local state in place and take it away again.
+  explicit Executor(std::function<void(const std::function<void()>&)> around = {});
   /// Runs what is queued, then ends its threads.
   ~Executor();
   Executor(const Executor&) = delete;

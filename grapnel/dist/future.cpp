@@ -51,8 +51,19 @@ bool FutureState::wait_for(std::chrono::milliseconds time) const {
   return arrived_.wait_until(lock, until, [&] { return done_; });
 }
 
-void FutureState::complete(const std::function<void()>& store) {
-  std::lock_guard lock(mutex_);
+void FutureState::promise() {
+  const std::lock_guard lock(mutex_);
+  check(!done_, "forward_to: the other Future is complete already.");
+  check(!promised_, "forward_to: the other Future is completed by another forward_to(), or by the "
+                    "callback of then().");
+  promised_ = true;
+}
+
+void FutureState::complete(By by, const std::function<void()>& store) {
+  const std::lock_guard lock(mutex_);
+  check(by == By::promise || !promised_,
+        "Future: set_result and set_error are not for a Future that then() returned or that "
+        "forward_to() was given; it gets the value of the callback, or of the other Future.");
   check(!done_, "Future: it was completed before; set_result and set_error may be called once.");
   store();
   done_ = true;

@@ -57,8 +57,11 @@ class FutureState : public std::enable_shared_from_this<FutureState> {
   const std::shared_ptr<Executor>& executor() const { return executor_; }
 
  protected:
-  /// Runs `store` and marks the Future complete; an error if it was.
-  void complete(const std::function<void()>& store);
+  enum class By : uint8_t { caller, promise };
+  /// Runs `store` and marks the Future complete; an error if it was, or if somebody else is to.
+  void complete(By by, const std::function<void()>& store);
+  /// From now on only whoever promised it completes the Future; an error if it is too late.
+  void promise();
   std::exception_ptr error_;
 
  private:
@@ -69,6 +72,7 @@ class FutureState : public std::enable_shared_from_this<FutureState> {
   mutable std::mutex mutex_;
   mutable std::condition_variable arrived_;
   bool done_ = false;
+  bool promised_ = false;
   bool running_ = false;  ///< callbacks are being run, so new ones queue up behind them
   std::deque<Callback> callbacks_;
   std::shared_ptr<Executor> executor_;
@@ -142,12 +146,11 @@ class Future {
     return *state_->value;
   }
 
-  void set_result(T value) const {
-    state().complete([&] { state_->value.emplace(std::move(value)); });
-  }
+  /// Once, and not on a Future that then() returned or that forward_to() was given: an Error.
+  void set_result(T value) const { set_result(By::caller, std::move(value)); }
   void set_error(std::exception_ptr error) const {
     check(error != nullptr, "Future::set_error: there is no exception.");
-    state().complete([&] { state_->error_ = std::move(error); });
+    set_error(By::caller, std::move(error));
   }
 
   /// A Future for what `f` will return: f(Future<T>) is told about errors, too; f(T) runs only when
@@ -166,6 +169,7 @@ class Future {
       if constexpr (detail::IsFuture<Value>::value) return Value::make(state().executor());
       else return Future<Value>::make(state().executor());
     }();
+    next.state().promise();
     state().attach([next, fn = std::make_shared<D>(std::forward<F>(f))](
                        const std::shared_ptr<detail::FutureState>& self) {
       try {
@@ -176,14 +180,14 @@ class Future {
         };
         if constexpr (std::is_void_v<R>) {
           call();
-          next.set_result(Done());
+          next.set_result(By::promise, Done());
         } else if constexpr (detail::IsFuture<Value>::value) {
-          call().forward_to(next);
+          call().complete_later(next);
         } else {
-          next.set_result(call());
+          next.set_result(By::promise, call());
         }
       } catch (...) {
-        next.set_error(std::current_exception());
+        next.set_error(By::promise, std::current_exception());
       }
     });
     return next;
@@ -191,14 +195,26 @@ class Future {
 
   /// Completes `other` with whatever this one is completed with.
   void forward_to(const Future& other) const {
-    state().attach([other](const std::shared_ptr<detail::FutureState>& self) {
-      const auto& from = static_cast<const detail::TypedState<T>&>(*self);
-      if (const std::exception_ptr e = from.error()) other.set_error(e);
-      else other.set_result(*from.value);
-    });
+    state();
+    other.state().promise();
+    complete_later(other);
   }
 
  private:
+  using By = detail::FutureState::By;
+  void set_result(By by, T value) const {
+    state().complete(by, [&] { state_->value.emplace(std::move(value)); });
+  }
+  void set_error(By by, std::exception_ptr error) const {
+    state().complete(by, [&] { state_->error_ = std::move(error); });
+  }
+  void complete_later(const Future& other) const {
+    state().attach([other](const std::shared_ptr<detail::FutureState>& self) {
+      const auto& from = static_cast<const detail::TypedState<T>&>(*self);
+      if (const std::exception_ptr e = from.error()) other.set_error(By::promise, e);
+      else other.set_result(By::promise, *from.value);
+    });
+  }
   template <class>
   friend class Future;
   explicit Future(std::shared_ptr<detail::TypedState<T>> state) : state_(std::move(state)) {}

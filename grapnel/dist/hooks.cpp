@@ -1,7 +1,8 @@
 #include "grapnel/dist/hooks.h"
 
+#include <tuple>
+
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/dist/data_parallel.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
 
@@ -70,22 +71,28 @@ BucketHook reduce_in(DType dtype) {
   };
 }
 
+namespace {
+/// The hooks without a state, each with its own name.
+constexpr auto builtin = std::tie(allreduce, fp16_compress, bf16_compress, quantize_per_tensor,
+                                  quantize_per_channel, noop);
+}  // namespace
+
+std::vector<std::string_view> builtin_names() {
+  return std::apply([](const auto&... hook) { return std::vector{hook.name...}; }, builtin);
+}
+
 BucketHook by_name(std::string_view name) {
-  if (name == allreduce.name) return allreduce;
-  if (name == fp16_compress.name) return fp16_compress;
-  if (name == bf16_compress.name) return bf16_compress;
-  if (name == quantize_per_tensor.name) return quantize_per_tensor;
-  if (name == quantize_per_channel.name) return quantize_per_channel;
-  if (name == noop.name) return noop;
-  fail("there is no built-in comm hook '", name,
-       "'.\nThere are allreduce, fp16_compress, bf16_compress, quantize_per_tensor, "
-       "quantize_per_channel and noop.");
+  BucketHook found;
+  const auto look_at = [&](const auto& hook) {
+    if (hook.name == name) found = hook;
+  };
+  std::apply([&](const auto&... hook) { (look_at(hook), ...); }, builtin);
+  if (found) return found;
+  std::string all;
+  for (const std::string_view known : builtin_names())
+    all += str(all.empty() ? "" : ", ", known);
+  fail("there is no built-in comm hook '", name, "'.\nThere are ", all, ".");
 }
 
 }  // namespace hooks
-
-void DataParallelModule::register_builtin_comm_hook(std::string_view name) {
-  set_hook({std::string(name), hooks::by_name(name)});
-}
-
 }  // namespace grapnel::dist

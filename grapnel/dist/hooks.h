@@ -127,7 +127,8 @@ BucketHook hook_then_optimizer(F inner, std::shared_ptr<O> optimizer,
 /// uses.
 BucketHook reduce_in(DType dtype);
 
-/// A hook of this file by name; an error that lists the names if there is none.
+/// A hook of this file that has no state, by name; an error that lists the names if there is none.
 BucketHook by_name(std::string_view name);
+std::vector<std::string_view> builtin_names();
 
 }  // namespace grapnel::dist::hooks

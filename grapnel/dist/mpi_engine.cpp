@@ -81,6 +81,37 @@ void MpiEngine::shut_down() {
   }
 }
 
+void MpiEngine::last_words(const std::string& text) noexcept {
+  // Whatever this thread was doing, it may hold a lock; so nothing here waits for long.
+  const auto until = Clock::now() + std::chrono::milliseconds(500);
+  const auto in_time = [&](std::mutex& mutex) {
+    Lock lock(mutex, std::try_to_lock);
+    while (!lock && Clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      (void)lock.try_lock();
+    }
+    return lock;
+  };
+  try {
+    if (thread_.joinable() && thread_.get_id() == std::this_thread::get_id()) return;
+    if (Lock lock = in_time(mutex_)) {
+      work_.notes.push_back(MpiLedger::last_words(text));
+      has_work_.store(true, std::memory_order_relaxed);
+      changed_.notify_all();
+    }
+    while (has_work_.load(std::memory_order_relaxed) && Clock::now() < until) {
+      if (!thread_.joinable() && detail::progress_while_waiting) progress_();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    // The round that took the note sends it, and a few more move it along.
+    if (const Lock turn = in_time(turn_); turn && transport_.allows_any_thread())
+      for (int i = 0; i < 100; ++i) rounds_.round({});
+    else std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  } catch (...) {
+    // There is nothing left to do.
+  }
+}
+
 void MpiEngine::post(PostedPtr posted) {
   if (!ledger_.enter(posted)) return;
   const Lock lock(mutex_);

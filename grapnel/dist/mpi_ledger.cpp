@@ -35,6 +35,10 @@ FatePtr MpiLedger::fate(const std::string& id) {
   if (!fate) {
     fate = std::make_shared<Fate>();
     fate->id = id;
+    if (!lost_.empty()) {
+      fate->failure = std::make_exception_ptr(CommAborted(lost_));
+      fate->text = lost_;
+    }
   }
   return fate;
 }
@@ -96,6 +100,19 @@ void MpiLedger::fail(const FatePtr& fate, const std::exception_ptr& why, const s
 void MpiLedger::hear(const std::string& note) {
   const size_t end = note.find('\n');
   const std::string text = note.substr(end + 1);
+  if (note.substr(0, end) == kEverything) {
+    // MPI_Finalize would wait for it.
+    timed_out_ = true;
+    std::vector<FatePtr> all;
+    {
+      const Lock lock(mutex_);
+      if (lost_.empty()) lost_ = text;
+      for (const auto& [id, fate] : fates_) all.push_back(fate);
+    }
+    for (const FatePtr& fate : all)
+      fail(fate, std::make_exception_ptr(CommAborted(text)), text, Tell::nobody);
+    return;
+  }
   fail(fate(note.substr(0, end)), std::make_exception_ptr(CommAborted(text)), text, Tell::nobody);
 }
 

@@ -61,6 +61,8 @@ class MpiLedger {
   void fail(const FatePtr& fate, const std::exception_ptr& why, const std::string& text, Tell tell);
   /// Another rank has told about a failure.
   void hear(const std::string& note);
+  /// The note of a rank that is about to end: all groups fail with it, those to come as well.
+  static std::string last_words(const std::string& text) { return str(kEverything, "\n", text); }
 
   bool any_may_block() const { return may_block_.load(std::memory_order_relaxed) > 0; }
   /// Whether anything was late. Then a rank may be gone.
@@ -70,6 +72,7 @@ class MpiLedger {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
+  static constexpr char kEverything[] = "*";  ///< in place of a fate's id
   void fail(const FatePtr& fate, const std::exception_ptr& why, const std::string& text, Tell tell,
             Lock& lock);
   void mind_deadlines();
@@ -79,6 +82,7 @@ class MpiLedger {
   std::condition_variable stop_;
   bool stopping_ = false;
   std::map<std::string, FatePtr> fates_;
+  std::string lost_;  ///< what a rank said that has ended; else empty
   /// In the order of posting: what completes next is near the front.
   std::deque<PostedPtr> pending_;
   std::atomic<int> may_block_{0};  ///< how many of them

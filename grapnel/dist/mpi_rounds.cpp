@@ -80,6 +80,15 @@ void MpiRounds::lose(Active active, const std::exception& e) {
 }
 
 void MpiRounds::broken(const PostedPtr& posted, const std::exception& e) {
+  if (dynamic_cast<const MpiMismatch*>(&e)) {
+    const bool message = posted->op->call.is_point_to_point();
+    const std::string text =
+        str(posted->describe(), ": ", e.what(), ".\n",
+            message ? "Both ends of a message need the same type and number of elements."
+                    : "All ranks must call the same collectives in the same order.");
+    return ledger_.fail(posted->fate, std::make_exception_ptr(CommMismatch(text)), text,
+                        MpiLedger::Tell::others);
+  }
   const std::string text = str(posted->describe(), ", failed: ", e.what());
   ledger_.fail(posted->fate, std::make_exception_ptr(CommAborted(text)), text,
                MpiLedger::Tell::others);

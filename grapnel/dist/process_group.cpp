@@ -1,5 +1,6 @@
 #include "grapnel/dist/process_group.h"
 
+#include <array>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -7,6 +8,7 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel::dist {
 
@@ -107,9 +109,20 @@ Future<Tensor> Work::single() const {
   });
 }
 
+namespace {
+/// See Note [Collectives in recordings].
+void make_visible(CallKind kind, const std::array<Tensor, 2>& memory) {
+  if (record::active()) record::flush(name(kind).data());
+  for (const Tensor& t : memory)
+    if (t.defined()) t.data_ptr();  // throws if it belongs to another thread's recording
+}
+}  // namespace
+
+// Every collective of every backend comes by here, before it has a number.
 Work ProcessGroup::submit(Call call, const Tensor& input, const Tensor& output,
                           std::vector<Tensor> result) const {
   Communicator& c = communicator();
+  make_visible(call.kind, {input, output});
   auto op = std::make_shared<Operation>();
   op->call = call;
   op->input = input;
@@ -133,6 +146,8 @@ Work ProcessGroup::in_place(Call call, const Tensor& t) const {
   check(t.defined(), dist::name(call.kind), ": the tensor is undefined.");
   call.dtype = t.dtype();
   call.count = t.numel();
+  // What was saved of it for backward must notice, whoever writes, and when.
+  if (call.kind != CallKind::send) t.impl().storage->bump_version();
   if (t.is_contiguous()) return submit(call, t, t, {t});
   // Backends work on plain memory; other layouts travel as a copy.
   NoGradGuard no_grad;

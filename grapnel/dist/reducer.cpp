@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <unordered_set>
 
 #include "grapnel/autograd/accumulate.h"
 #include "grapnel/autograd/engine.h"
@@ -14,8 +13,12 @@
 
 namespace grapnel::dist {
 
-Reducer::Reducer(std::vector<Parameter> parameters, ProcessGroup group, ReducerOptions options)
+Reducer::Reducer(std::vector<Parameter> parameters, ProcessGroup group,
+                 DataParallelOptions options)
     : options_(std::move(options)) {
+  check(options_.usual_bytes() > 0 && options_.first_bytes() > 0,
+        "DistributedDataParallel: bucket sizes must be positive, got ", options_.usual_bytes(),
+        " and ", options_.first_bytes(), ".");
   for (Parameter& p : parameters) {
     slots_.emplace_back();
     slots_.back().name = std::move(p.name);
@@ -44,13 +47,20 @@ void Reducer::settle() const {
 void Reducer::attach_hooks() {
   // A hook of the accumulate node fires after the user's hooks on the leaf and also when no
   // gradient came.
-  for (size_t i = 0; i < slots_.size(); ++i)
-    slots_[i].ready_hook = grad_accumulator(slots_[i].tensor)
-                               ->register_hook(
-                                   [this, i](const variable_list&, const variable_list& grads) {
-                                     on_grad(i, grads[0].defined());
-                                   },
-                                   HookOptions("data-parallel: gradient ready"));
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    accumulators_.push_back(grad_accumulator(slots_[i].tensor));
+    slots_[i].ready_hook = accumulators_.back()->register_hook(
+        [this, i](const variable_list&, const variable_list& grads) {
+          on_grad(i, grads[0].defined());
+        },
+        HookOptions("data-parallel: gradient ready"));
+  }
+}
+
+void Reducer::listen() {
+  std::vector<const Node*> nodes;
+  for (const NodePtr& node : accumulators_) nodes.push_back(node.get());
+  engine::add_failure_listener(weak_from_this(), std::move(nodes));
 }
 
 void Reducer::reset(ProcessGroup group) {
@@ -70,7 +80,7 @@ void Reducer::reset(ProcessGroup group) {
 
   std::vector<std::vector<size_t>> layout = options_.buckets;
   if (layout.empty()) {
-    std::vector<int64_t> limits{options_.first_bucket_bytes, options_.bucket_bytes};
+    std::vector<int64_t> limits{options_.first_bytes(), options_.usual_bytes()};
     if (will_rebuild()) limits = {std::numeric_limits<int64_t>::max()};
     layout = assign_buckets(items(), limits).buckets;
     // Gradients tend to arrive in reverse of the order of definition.
@@ -113,10 +123,9 @@ void Reducer::before_forward() {
             ? "The graph was declared static, so every pass must reach the same parameters."
         : options_.find_unused_parameters
             ? "All outputs of forward must take part in the loss, or be left out of what forward "
-              "returns; or a hook of yours threw during that pass."
+              "returns."
             : "If some parameters take no part in the loss, wrap the module with "
-              "find_unused_parameters = true; if a hook of yours threw "
-              "during that pass, call reset().");
+              "find_unused_parameters = true.");
   if (rebuilt_ || !will_rebuild() || arrival_.size() != slots_.size()) return;
   rebuild();
 }
@@ -131,9 +140,10 @@ std::string Reducer::list_missing() const {
 
 void Reducer::disarm() { armed_ = false; }
 
-void Reducer::prepare(const std::vector<Tensor>& outputs) {
+void Reducer::prepare() {
   start_pass();
   armed_ = true;
+  searched_ = false;
   // Passes inside the one to come, as checkpointing starts them, are parts of it.
   pass_depth_ = engine::current_depth();
   if (hook_.drops_gradients)
@@ -143,39 +153,21 @@ void Reducer::prepare(const std::vector<Tensor>& outputs) {
             " has one already.");
   if (counting()) counts_.assign(slots_.size(), 0);
   unused_.clear();
-  if (options_.find_unused_parameters && !options_.static_graph) {
-    unused_ = unreachable_from(outputs);
-    if (unused_.empty() && !std::exchange(warned_all_used_, true) && group_.rank() == 0)
-      base::warn(
-          "DistributedDataParallel: find_unused_parameters is set, but all parameters were used. "
-          "The search walks the graph in every "
-          "iteration; leave it out if no parameter is ever unused.");
-  } else if (options_.static_graph) {
-    for (size_t i = 0; i < expected_.size(); ++i)
-      if (expected_[i] == 0) unused_.push_back(i);
-  }
+  for (size_t i = 0; options_.static_graph && i < expected_.size(); ++i)
+    if (expected_[i] == 0) unused_.push_back(i);
 }
 
-std::vector<size_t> Reducer::unreachable_from(const std::vector<Tensor>& outputs) const {
-  std::unordered_set<const TensorImpl*> leaves;
-  std::unordered_set<const Node*> seen;
-  std::vector<const Node*> stack;
-  const auto visit = [&](const Edge& edge) {
-    if (edge && seen.insert(edge.node.get()).second) stack.push_back(edge.node.get());
-  };
-  for (const Tensor& t : outputs)
-    if (t.defined() && t.requires_grad()) visit(gradient_edge(t));
-  while (!stack.empty()) {
-    const Node* node = stack.back();
-    stack.pop_back();
-    if (node->is_accumulate())
-      leaves.insert(static_cast<const AccumulateGrad*>(node)->leaf().impl_ptr());
-    for (const Edge& edge : node->next_edges()) visit(edge);
-  }
-  std::vector<size_t> out;
+// The pass knows what it will reach, so it does not matter how many forwards led to it, nor which
+// of their outputs take part.
+void Reducer::find_unused() {
+  searched_ = true;
   for (size_t i = 0; i < slots_.size(); ++i)
-    if (!leaves.contains(slots_[i].tensor.impl_ptr())) out.push_back(i);
-  return out;
+    if (!engine::pass_will_run(accumulators_[i].get())) unused_.push_back(i);
+  if (unused_.empty() && !std::exchange(warned_all_used_, true) && group_.rank() == 0)
+    base::warn(
+        "DistributedDataParallel: find_unused_parameters is set, but all parameters were used. The "
+        "ranks tell each other in every iteration which were; leave it out if no parameter is ever "
+        "unused.");
 }
 
 HookHandle Reducer::add_after_reduction_hook(const Tensor& parameter,
@@ -201,7 +193,7 @@ void Reducer::lower_precision() {
   for (Slot& slot : slots_) {
     if (slot.full.defined()) continue;
     slot.full = slot.tensor.detach();
-    slot.tensor.set_data(slot.full.to(*options_.reduced_precision));
+    slot.tensor.set_data(slot.full.to(options_.reduced_precision->parameters));
   }
 }
 

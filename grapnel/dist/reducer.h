@@ -20,7 +20,10 @@
 #include <string>
 #include <vector>
 
+#include "grapnel/autograd/node.h"
+#include "grapnel/autograd/pass_failure.h"
 #include "grapnel/dist/buckets.h"
+#include "grapnel/dist/data_parallel_options.h"
 #include "grapnel/dist/grad_bucket.h"
 #include "grapnel/tensor/hook_list.h"
 
@@ -38,25 +41,6 @@ struct Parameter {
   Tensor tensor;
 };
 
-/// What happened to a bucket or parameter, in the order in which it did.
-struct ReducerEvent {
-  enum class Kind : uint8_t { grad_ready, launch, written } kind;
-  size_t index;  ///< of the parameter for grad_ready, else of the bucket
-};
-
-struct ReducerOptions {
-  int64_t bucket_bytes = 25 * kMiB;
-  int64_t first_bucket_bytes = kMiB;
-  bool find_unused_parameters = false;
-  bool static_graph = false;
-  bool gradient_as_bucket_view = false;
-  bool small_bucket_last = false;
-  std::vector<std::vector<size_t>> buckets;
-  std::function<void(const ReducerEvent&)> on_event;
-  /// Parameters are of this type between forward and the end of backward, and so are buckets.
-  std::optional<DType> reduced_precision;
-};
-
 struct CommHook {
   std::string name;
   std::function<Future<Tensor>(GradBucket&)> call;
@@ -71,22 +55,25 @@ struct ReducerStats {
   bool rebuilt = false;
 };
 
-class Reducer {
+class Reducer final : public engine::FailureListener,
+                      public std::enable_shared_from_this<Reducer> {
  public:
-  Reducer(std::vector<Parameter> parameters, ProcessGroup group, ReducerOptions options);
+  Reducer(std::vector<Parameter> parameters, ProcessGroup group, DataParallelOptions options);
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
   // --- Between passes ---
+  /// Begins to hear about passes that fail. Once it belongs to a shared_ptr.
+  void listen();
   void set_hook(CommHook hook);
   bool has_hook() const { return static_cast<bool>(hook_.call); }
   void set_static_graph();
   /// Before a forward that will be synchronised: complains if the last pass was left unfinished,
   /// and lays the buckets out anew in the order in which gradients arrived, once.
   void before_forward();
-  /// After it: the next pass is synchronised. `outputs` are what it starts from.
-  void prepare(const std::vector<Tensor>& outputs);
+  /// After it: the next pass is synchronised. It may start from the outputs of several forwards.
+  void prepare();
   /// The next pass stays local.
   void disarm();
   /// Takes part in a pass of the other ranks with zeros.
@@ -100,11 +87,14 @@ class Reducer {
   // --- During a pass ---
   /// The pass has reached the outputs of the module.
   void on_outputs();
+  /// A pass has failed, of whatever rank: if it is one that the other ranks take part in, they are
+  /// told.
+  void pass_failed(const std::string& what) noexcept override;
 
   HookHandle add_after_reduction_hook(const Tensor& parameter,
                                       std::function<void(const Tensor&)> hook, HookOptions options);
   const ProcessGroup& group() const { return group_; }
-  const ReducerOptions& options() const { return options_; }
+  const DataParallelOptions& options() const { return options_; }
   ReducerStats stats() const;
   std::vector<std::vector<size_t>> layout() const;
   const std::vector<int64_t>& expected_firings() const { return expected_; }
@@ -163,15 +153,19 @@ class Reducer {
   void write_grad(Slot& slot, const Tensor& view, const Tensor& averaged);
   void run_after_hooks();
   [[noreturn]] void give_up(size_t bucket);
-  std::vector<size_t> unreachable_from(const std::vector<Tensor>& outputs) const;
+  void poison(std::string failure);
+  void watch_recording();
+  bool searches() const { return options_.find_unused_parameters && !options_.static_graph; }
+  void find_unused();
   std::string list_missing() const;
   void event(ReducerEvent::Kind kind, size_t index) const {
     if (options_.on_event) options_.on_event({kind, index});
   }
   std::string here() const { return where(group_); }
 
-  ReducerOptions options_;
+  DataParallelOptions options_;
   std::vector<Slot> slots_;
+  std::vector<NodePtr> accumulators_;  ///< of the slots; never changed
   std::vector<Bucket> buckets_;
   ProcessGroup group_, used_channel_;
   CommHook hook_;
@@ -181,9 +175,11 @@ class Reducer {
   bool in_pass_ = false;  ///< a synchronised pass has begun and is not finished
   bool began_ = false;    ///< some synchronised pass has begun
   bool rebuilt_ = false;
+  bool searched_ = false;  ///< the pass knows what it will not reach
   bool warned_all_used_ = false, warned_graph_ = false;
   size_t next_launch_ = 0;
   int pass_depth_ = 0;
+  int64_t complete_ = 0;  ///< number of passes whose averages have all arrived
   std::vector<size_t> unused_, arrival_;
   std::vector<int64_t> counts_, expected_;
   std::vector<bool> used_anywhere_;

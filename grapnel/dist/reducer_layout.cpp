@@ -14,7 +14,9 @@ namespace grapnel::dist {
 std::vector<BucketItem> Reducer::items() const {
   std::vector<BucketItem> out;
   for (const Slot& slot : slots_) {
-    const DType dtype = options_.reduced_precision.value_or(slot.tensor.dtype());
+    const DType dtype = options_.reduced_precision
+                            ? options_.reduced_precision->parameters
+                            : slot.tensor.dtype();
     out.push_back({slot.tensor.numel() * static_cast<int64_t>(element_size(dtype)), dtype});
   }
   return out;
@@ -63,13 +65,13 @@ void Reducer::rebuild() {
   const record::Suspend now;  // all about the last pass, which is over
   NoGradGuard no_grad;
   const std::array limits{
-      options_.small_bucket_last ? options_.bucket_bytes : options_.first_bucket_bytes,
-      options_.bucket_bytes};
+      options_.small_bucket_last ? options_.usual_bytes() : options_.first_bytes(),
+      options_.usual_bytes()};
   BucketLayout mine = assign_buckets(items(), limits, arrival_);
   if (options_.small_bucket_last) {
     // The same from the other end: fill up starting with the gradients that arrive last.
     const std::vector<size_t> backwards(arrival_.rbegin(), arrival_.rend());
-    mine = assign_buckets(items(), std::array{options_.first_bucket_bytes, options_.bucket_bytes},
+    mine = assign_buckets(items(), std::array{options_.first_bytes(), options_.usual_bytes()},
                           backwards);
     std::reverse(mine.buckets.begin(), mine.buckets.end());
     for (auto& bucket : mine.buckets) std::reverse(bucket.begin(), bucket.end());

@@ -5,9 +5,9 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/log.h"
 #include "grapnel/dist/reducer.h"
+#include "grapnel/ops/effect.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
-#include "grapnel/ops/invoke.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel::dist {
@@ -38,6 +38,7 @@ void Reducer::on_grad(size_t index, bool defined) {
   NoGradGuard no_grad;
   if (!in_pass_) {
     in_pass_ = began_ = true;
+    if (searches() && !searched_) find_unused();
     // Nothing will come for these, so buckets must not wait for them.
     for (size_t i : std::exchange(unused_, {})) mark_ready(i);
   }
@@ -98,7 +99,7 @@ void Reducer::launch_full_buckets() {
   while (next_launch_ < buckets_.size() && buckets_[next_launch_].pending == 0)
     launch(buckets_[next_launch_++]);
   if (next_launch_ < buckets_.size()) return;
-  if (options_.find_unused_parameters && !options_.static_graph) launch_used_map();
+  if (searches()) launch_used_map();
   // In the first pass over a static graph, the end has come already.
   if (!counting()) autograd::queue_callback([this] { finish(); }, pass_depth_);
 }
@@ -127,8 +128,7 @@ void Reducer::send(Bucket& bucket) {
 Tensor Reducer::as_effect(Bucket& bucket, size_t outputs, std::function<Tensor()> fn) {
   if (!record::active()) return fn();
   auto body = [fn = std::move(fn)](const variable_list&) { return variable_list{fn()}; };
-  const variable_list result =
-      invoke_detail::call(invoke_detail::Kind::effect, std::move(body), {bucket.buffer}, outputs);
+  const variable_list result = effect(std::move(body), {bucket.buffer}, outputs);
   return outputs ? result[0] : Tensor();
 }
 
@@ -142,8 +142,11 @@ void Reducer::launch_used_map() {
 }
 
 void Reducer::on_outputs() {
-  if (!armed_ || !counting()) return;
-  autograd::queue_callback([this] { launch_counted(); }, pass_depth_);
+  if (!armed_) return;
+  // Here, not at the first gradient: that may come in a pass inside this one.
+  if (searches() && !searched_) find_unused();
+  if (counting())
+    autograd::queue_callback([this] { launch_counted(); }, pass_depth_);
 }
 
 // The first pass over a static graph: only now is it known how often each parameter is reached.
@@ -169,7 +172,7 @@ void Reducer::shadow_pass() {
     bucket.buffer.zero_();
     launch(bucket);
   }
-  if (options_.find_unused_parameters && !options_.static_graph) launch_used_map();
+  if (searches()) launch_used_map();
   size_t b = 0;
   try {
     if (used_map_.valid()) used_map_.wait();

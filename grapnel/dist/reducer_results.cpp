@@ -5,14 +5,21 @@
 #include "grapnel/dist/reducer.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
+#include "grapnel/ops/on_failure.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel::dist {
 
 void Reducer::finish() {
   NoGradGuard no_grad;
+  watch_recording();
   find_used_anywhere();
   for (size_t b = 0; b < buckets_.size(); ++b) {
-    const Tensor averaged = as_effect(buckets_[b], 1, [this, b] { return receive(buckets_[b]); });
+    const Tensor averaged = as_effect(buckets_[b], 1, [this, b, pass = stats_.iterations] {
+      const Tensor result = receive(buckets_[b]);
+      if (b + 1 == buckets_.size()) complete_ = pass + 1;
+      return result;
+    });
     try {
       write_back(buckets_[b], averaged);
     } catch (...) {
@@ -103,41 +110,76 @@ void Reducer::run_after_hooks() {
         for (const auto& entry : *entries) entry->hook(slots_[i].tensor);
 }
 
-// Called while an exception is being handled: the other ranks must not wait for this one.
+// The other ranks must not wait for this one: see Note [A rank that fails] in data_parallel.h.
+void Reducer::poison(std::string failure) {
+  failure_ = std::move(failure);
+  armed_ = in_pass_ = false;
+  group_.abort(failure_);
+  // Callbacks of other buckets may refer to them, and to what the hook captured; they end soon,
+  // since the group is given up.
+  settle();
+  // What is still under way may write to the buffers later; gradients must not see that.
+  if (!options_.gradient_as_bucket_view) return;
+  for (Slot& slot : slots_) {
+    const Tensor grad = slot.tensor.grad();
+    if (!grad.defined() || !grad.is_alias_of(buckets_[slot.bucket].buffer)) continue;
+    // One that a recording was to make has no value to keep.
+    if (grad.impl().storage->pending()) continue;
+    slot.tensor.set_grad(grad.clone());
+  }
+}
+
+void Reducer::pass_failed(const std::string& what) noexcept {
+  // A pass that stays local, one whose averages have arrived, or a failure that is known already.
+  if (!armed_ || !failure_.empty()) return;
+  try {
+    NoGradGuard no_grad;
+    poison(str(here(), " the backward pass ended with an exception: ", what));
+  } catch (...) {
+    // The exception that is under way says more.
+  }
+}
+
+void Reducer::watch_recording() {
+  if (!record::active()) return;
+  // Everything of this pass has been called, and will happen when the recording runs. If it does
+  // not, or stops in the middle, others wait.
+  const auto told = [self = weak_from_this(), pass = stats_.iterations] {
+    const auto reducer = self.lock();
+    if (!reducer || !reducer->failure_.empty() || reducer->complete_ > pass) return;
+    try {
+      const record::Suspend now;
+      reducer->poison(str(reducer->here(), " the recorded step that the backward pass is part of "
+                                           "has failed, or was never run."));
+    } catch (...) {
+      // As above: whatever ended the recording is under way.
+    }
+  };
+  record::on_undo(told);
+  record::on_failure(told);
+}
+
+// Called while an exception is being handled.
 void Reducer::give_up(size_t bucket) {
   const std::string prefix =
       str(here(), " bucket ", bucket, ", ",
           has_hook() ? str("comm hook ", hook_.name) : std::string("no comm hook"), ": ");
-  const auto poison = [&](const std::string& what) {
-    failure_ = prefix + what;
-    armed_ = false;
-    group_.abort(failure_);
-    // Callbacks of other buckets may refer to them, and to what the hook captured; they end soon,
-    // since the group is given up.
-    settle();
-    // What is still under way may write to the buffers later; gradients must not see that.
-    if (!options_.gradient_as_bucket_view) return;
-    for (Slot& slot : slots_)
-      if (const Tensor grad = slot.tensor.grad();
-          grad.defined() && grad.is_alias_of(buckets_[slot.bucket].buffer))
-        slot.tensor.set_grad(grad.clone());
-  };
   try {
     throw;
   } catch (const CommTimeout& e) {
-    poison(e.what());
+    poison(prefix + e.what());
     throw CommTimeout(failure_);
   } catch (const CommAborted& e) {
-    poison(e.what());
+    poison(prefix + e.what());
     throw CommAborted(failure_);
   } catch (const CommMismatch& e) {
-    poison(e.what());
+    poison(prefix + e.what());
     throw CommMismatch(failure_);
   } catch (const std::exception& e) {
-    poison(e.what());
+    poison(prefix + e.what());
     std::throw_with_nested(CommHookError(failure_));
   } catch (...) {
-    poison("an exception that is no std::exception");
+    poison(prefix + "an exception that is no std::exception");
     std::throw_with_nested(CommHookError(failure_));
   }
 }

@@ -1,6 +1,9 @@
 #include "grapnel/dist/replicas.h"
 
+#include <sstream>
+
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/ops/effect.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
 
@@ -40,14 +43,60 @@ std::string spell(const int64_t* d) {
 
 }  // namespace
 
-void check_same_parameters(const std::vector<Parameter>& parameters, const ProcessGroup& group) {
+namespace {
+
+/// Names are told only when something is wrong, so nothing is spent on them otherwise.
+std::vector<std::vector<std::string>> names_of_all(const std::vector<Parameter>& parameters,
+                                                   const ProcessGroup& group) {
+  std::string mine;
+  for (const Parameter& p : parameters) mine += p.name + '\n';
+  const auto length = static_cast<int64_t>(mine.size());
+  const std::vector<Tensor> lengths = group.all_gather(to_tensor({length})).wait();
+  int64_t longest = 0;
+  for (const Tensor& t : lengths) longest = std::max(longest, t.item<int64_t>());
+  Tensor text = zeros({longest}, kUInt8);
+  std::copy(mine.begin(), mine.end(), text.data_ptr<uint8_t>());
+  std::vector<std::vector<std::string>> out;
+  for (const Tensor& t : group.all_gather(text).wait()) {
+    const auto* p = t.data_ptr<uint8_t>();
+    std::istringstream lines(std::string(p, p + lengths[out.size()].item<int64_t>()));
+    out.emplace_back();
+    for (std::string line; std::getline(lines, line);) out.back().push_back(line);
+  }
+  return out;
+}
+
+/// ", which rank 0 lacks: a, b" for the names in `some` that are not in `others`.
+std::string extra(const std::vector<std::string>& some, const std::vector<std::string>& others,
+                  const std::string& who_lacks) {
+  std::string list;
+  size_t count = 0;
+  for (const std::string& name : some)
+    if (std::find(others.begin(), others.end(), name) == others.end() && ++count <= 10)
+      list += str(count == 1 ? "" : ", ", name);
+  if (count > 10) list += str(" and ", count - 10, " more");
+  return count ? str("\n", who_lacks, " lacks ", list, ".") : "";
+}
+
+/// All ranks call it with the same counts, so all of them get to the names, or none.
+void check_same_counts(const std::vector<Parameter>& parameters, const ProcessGroup& group) {
   const auto count = static_cast<int64_t>(parameters.size());
   const std::vector<Tensor> counts = group.all_gather(to_tensor({count})).wait();
-  for (size_t r = 1; r < counts.size(); ++r)
-    check(counts[r].item<int64_t>() == counts[0].item<int64_t>(), where(group),
-          " the ranks wrap modules that differ: rank 0 has ", counts[0].item<int64_t>(),
-          " parameters that require grad, rank ", r, " has ", counts[r].item<int64_t>(), ".");
+  const auto of = [&](size_t r) { return counts[r].item<int64_t>(); };
+  size_t other = 1;
+  while (other < counts.size() && of(other) == of(0)) ++other;
+  if (other == counts.size()) return;
+  const auto names = names_of_all(parameters, group);
+  const std::string r = str("Rank ", other);
+  fail(where(group), " the ranks wrap modules that differ: rank 0 has ", of(0),
+       " parameters that require grad, rank ", other, " has ", of(other), ".",
+       extra(names[0], names[other], r), extra(names[other], names[0], "Rank 0"));
+}
 
+}  // namespace
+
+void check_same_parameters(const std::vector<Parameter>& parameters, const ProcessGroup& group) {
+  check_same_counts(parameters, group);
   std::vector<size_t> start;
   const std::vector<int64_t> mine = describe(parameters, start);
   const Tensor length = to_tensor({static_cast<int64_t>(mine.size())});
@@ -99,8 +148,13 @@ void broadcast_tensors(const std::vector<Tensor>& tensors, const ProcessGroup& g
       flat.push_back(tensors[end].detach().reshape({-1}));
       bytes += tensors[end].nbytes();
     }
-    const Tensor chunk = cat(flat);
-    group.broadcast(chunk, root).wait();
+    // In a recording, received when the graph comes to it.
+    const Tensor chunk = effect(
+        [group, root](const variable_list& x) {
+          group.broadcast(x[0], root).wait();
+          return x;
+        },
+        {cat(flat)}, 1)[0];
     int64_t offset = 0;
     for (size_t i = begin; i < end; ++i) {
       const Tensor t = tensors[i].detach();

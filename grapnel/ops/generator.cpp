@@ -2,6 +2,7 @@
 
 #include <mutex>
 #include <random>
+#include <utility>
 
 #include "grapnel/ops/record.h"
 
@@ -63,11 +64,20 @@ GeneratorState Generator::advance(int64_t count) {
   return now;
 }
 
+namespace {
+constinit thread_local Generator* of_this_thread = nullptr;
+}
+
 Generator& default_generator() {
+  if (of_this_thread) return *of_this_thread;
   // Never destroyed: static objects of the user's program may still draw while they are torn down.
   static Generator* const generator = new Generator;
   return *generator;
 }
 void manual_seed(uint64_t seed) { default_generator().set_current_seed(seed); }
+
+DefaultGeneratorScope::DefaultGeneratorScope(Generator generator)
+    : own_(std::move(generator)), outer_(std::exchange(of_this_thread, &own_)) {}
+DefaultGeneratorScope::~DefaultGeneratorScope() { of_this_thread = outer_; }
 
 }  // namespace grapnel

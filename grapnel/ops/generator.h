@@ -49,10 +49,25 @@ class Generator {
   std::shared_ptr<Impl> impl_;
 };
 
-/// The one that `rand` and friends use when none is given. Its seed is always the same until
-/// manual_seed changes it.
+/// The one that `rand` and friends use when none is given: that of the calling thread if it has one
+/// of its own, else that of the process. Its seed is always the same until manual_seed changes it.
 Generator& default_generator();
-/// Seeds the default generator, so that what follows draws the same numbers in every run.
+/// Seeds the default generator of the calling thread, so that what follows draws the same numbers in
+/// every run.
 void manual_seed(uint64_t seed);
+
+/// While it lives, this thread's default generator is the given one. Threads that are ranks have
+/// one each, so that what a rank draws does not depend on the others.
+class DefaultGeneratorScope {
+ public:
+  explicit DefaultGeneratorScope(Generator generator);
+  ~DefaultGeneratorScope();
+  DefaultGeneratorScope(const DefaultGeneratorScope&) = delete;
+  DefaultGeneratorScope& operator=(const DefaultGeneratorScope&) = delete;
+
+ private:
+  Generator own_;
+  Generator* outer_;
+};
 
 }  // namespace grapnel

@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "grapnel/ops/effect.h"
 #include "grapnel/ops/loop_nest.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
@@ -191,4 +192,10 @@ variable_list call(Kind kind, Body body, const variable_list& inputs, size_t out
 }
 
 }  // namespace invoke_detail
+
+variable_list effect(std::function<variable_list(const variable_list&)> fn,
+                     const variable_list& inputs, size_t outputs) {
+  return invoke_detail::call(invoke_detail::Kind::effect, std::move(fn), inputs, outputs);
+}
+
 }  // namespace grapnel

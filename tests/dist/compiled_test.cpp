@@ -39,7 +39,7 @@ void in_each_pass(Test test) {
   });
 }
 
-/// Ranks that are threads share one generator, so nothing here is drawn.
+/// Nothing here is drawn, so that all modes start alike.
 nn::Sequential mlp() {
   nn::Sequential module(nn::Linear(6, 8), nn::Tanh(), nn::Linear(8, 8), nn::Tanh(),
                         nn::Linear(8, 3));

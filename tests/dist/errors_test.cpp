@@ -120,10 +120,32 @@ TEST_CASE("comm.E8: ranks with different numbers of parameters are refused, on a
     auto module = group.rank() == 2 ? weighted({{2}, {3}}) : weighted({{2}});
     const std::string text = error_of<Error>([&] { DistributedDataParallel model(module, group); });
     CHECK(has(text, "rank 0 has 1 parameters that require grad, rank 2 has 2"));
+    CHECK(has(text, "Rank 0 lacks p1."));
     // Nothing is broken: equal modules can be wrapped.
     DistributedDataParallel model(one(), group);
     pass(model, {double(group.rank())});
     CHECK(grad_of(model) == doctest::Approx(1));
+  });
+}
+
+TEST_CASE("the parameters that differ are named, those of either side") {
+  on_ranks(2, [](ProcessGroup group) {
+    struct Net : nn::Module {
+      explicit Net(const std::vector<std::string>& names) {
+        for (const std::string& name : names) register_parameter(name, ones({1}));
+      }
+    };
+    const auto make = [&] {
+      DistributedDataParallel model(
+          std::make_shared<Net>(group.rank() == 0
+                                    ? std::vector<std::string>{"a", "shared", "b"}
+                                    : std::vector<std::string>{"shared", "other"}),
+          group);
+    };
+    const std::string text = error_of<Error>(make);
+    CHECK(has(text, "rank 0 has 3 parameters that require grad, rank 1 has 2."));
+    CHECK(has(text, "Rank 1 lacks a, b."));
+    CHECK(has(text, "Rank 0 lacks other."));
   });
 }
 
@@ -353,6 +375,7 @@ TEST_CASE("comm.F3: a bucket stays until its hook is done, although backward end
             optimizer));
         module->p[0].register_hook([](const Tensor&) { throw Error("mine"); });
         CHECK(has(error_of<Error>([&] { pass(model, {1, 1}); }), "mine"));
+        group = group.renew();
         if (resets) {
           model.reset(group);
           CHECK(late.done());

@@ -111,3 +111,17 @@ TEST_CASE("comm.F6: work yields the list of results, and single() the only one")
     CHECK(has(error_of<Error>([&] { group.all_gather(filled(1)).single().wait(); }), "2 results"));
   });
 }
+
+TEST_CASE("a future that then() or forward_to() completes is completed by nobody else") {
+  const auto source = Future<int>::make();
+  const Future<int> next = source.then([](int x) { return x + 1; });
+  CHECK(has(error_of<Error>([&] { next.set_result(7); }), "that then() returned"));
+  CHECK(has(error_of<Error>([&] { next.set_error(std::make_exception_ptr(1)); }), "then()"));
+  const auto target = Future<int>::make();
+  next.forward_to(target);
+  CHECK(has(error_of<Error>([&] { target.set_result(7); }), "forward_to() was given"));
+  CHECK(has(error_of<Error>([&] { next.forward_to(target); }), "another forward_to()"));
+  CHECK(has(error_of<Error>([&] { next.forward_to(Future<int>(1)); }), "complete already"));
+  source.set_result(1);
+  CHECK(target.wait() == 2);
+}

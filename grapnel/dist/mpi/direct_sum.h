@@ -10,6 +10,12 @@
 /// under way at a time: the network moves one while another is added up. Within a machine the
 /// processors copy, so pieces that are under way together only push each other out of the cache;
 /// there the next begins when one is done, and pieces are as large as caches allow.
+///
+/// Note [Sums that do not fit]
+/// Ranks that were given different numbers of elements must not get a result. What goes in one piece
+/// is as long as the receiver expects it, or it is noticed. Before longer ones every rank says what it
+/// is about to sum; that message is longer than any that goes in one piece, so ranks that send in
+/// different ways notice as well.
 #pragma once
 
 #include <mpi.h>
@@ -37,6 +43,7 @@ class DirectSum {
     MPI_Comm comm;
     char* data;  ///< is replaced by the sum
     int64_t count, element_bytes;
+    int64_t what;  ///< type and operation, alike on all ranks
     MPI_Datatype type;
     MPI_Op op;
     /// Whether a op b has the bits of b op a: not so for the smaller of 0 and -0.
@@ -69,6 +76,7 @@ class DirectSum {
     void give(Buffer buffer) {
       if (free_.size() < kKept) free_.push_back(std::move(buffer));
     }
+    std::vector<MPI_Status> statuses;  ///< for whoever asks right now
 
    private:
     static constexpr size_t kKept = 8, kSmallest = 64 << 10, kHugePage = 2 << 20;
@@ -88,7 +96,7 @@ class DirectSum {
   DirectSum(const Task& task, Buffers& buffers)
       : t_(task),
         buffers_(buffers),
-        tag_(kFirstTag + 2 * static_cast<int>(t_.number % (kTags / 2))),
+        tag_(kFirstTag + 4 * static_cast<int>(t_.number % (kTags / 4))),
         window_(t_.one_machine ? 1 : 4) {
     MPI_Comm_rank(t_.comm, &rank_);
     MPI_Comm_size(t_.comm, &ranks_);
@@ -102,9 +110,13 @@ class DirectSum {
   DirectSum& operator=(const DirectSum&) = delete;
 
   /// Once, before advance(). If it throws, messages may be under way: keep the object.
-  void begin() { begin_pieces(); }
+  void begin() {
+    if (!whole_) exchange_plans();
+    begin_pieces();
+  }
   /// Goes on as far as it can without waiting; true when everything is summed.
   bool advance() {
+    if (!plans_.empty() && !plans_agree()) return false;
     for (bool moved = true; moved;) {
       moved = false;
       for (Piece& piece : window_) {
@@ -130,11 +142,18 @@ class DirectSum {
 
  private:
   static constexpr int64_t kShortBytes = 2048;
+  enum Tag { kFirst, kPart, kBack };
+  /// What a rank is about to sum. See Note [Sums that do not fit].
+  struct Plan {
+    int64_t count, what;
+    char rest[kShortBytes];
+  };
   enum class Stage { idle, collect, spread };
   struct Piece {
     Stage stage = Stage::idle;
     int64_t first = 0, count = 0;
     std::vector<MPI_Request> requests;
+    std::vector<Expected> expected;
     Buffers::Buffer others;  ///< this rank's part as they have it
   };
 
@@ -155,6 +174,37 @@ class DirectSum {
                             (r - (r > rank_)) * count_of(piece, rank_) * t_.element_bytes;
   }
 
+  void exchange_plans() {
+    plans_.resize(static_cast<size_t>(ranks_));
+    Plan& own = plans_[static_cast<size_t>(rank_)];
+    own.count = t_.count;
+    own.what = t_.what;
+    const auto at = [&](int r) { return plans_.data() + r; };
+    const auto as_bytes = [&](auto&& call, Plan* plan, int r) {
+      check_mpi(call(plan, static_cast<int>(sizeof(Plan)), MPI_BYTE, r, tag_ + kFirst, t_.comm,
+                     &plan_requests_.emplace_back(MPI_REQUEST_NULL)),
+                "exchange of plans");
+    };
+    for_others([&](int r) {
+      as_bytes(MPI_Irecv, at(r), r);
+      plans_expected_.push_back({plan_requests_.size() - 1, r, MPI_BYTE, sizeof(Plan)});
+    });
+    for_others([&](int r) { as_bytes(MPI_Isend, at(rank_), r); });
+  }
+  bool plans_agree() {
+    if (!test_all(plan_requests_, plans_expected_, buffers_.statuses)) return false;
+    for_others([&](int r) {
+      const Plan& p = plans_[static_cast<size_t>(r)];
+      if (p.count != t_.count)
+        throw MpiMismatch("rank " + std::to_string(r) + " sums " + std::to_string(p.count) +
+                          " elements");
+      if (p.what != t_.what)
+        throw MpiMismatch("rank " + std::to_string(r) + " has another type or operation");
+    });
+    plans_.clear();
+    return true;
+  }
+
   void begin_pieces() {
     for (Piece& piece : window_) {
       if (next_ >= t_.count) return;
@@ -166,16 +216,16 @@ class DirectSum {
       const int64_t own = count_of(piece, rank_);
       piece.others =
           buffers_.take(static_cast<size_t>(own * t_.element_bytes) * static_cast<size_t>(ranks_));
-      for_others([&](int r) { receive(piece, from(piece, r), own, r, tag_); });
-      for_others([&](int r) { send(piece, part(piece, r), count_of(piece, r), r, tag_); });
+      const int tag = tag_ + (whole_ ? kFirst : kPart);
+      for_others([&](int r) { receive(piece, from(piece, r), own, r, tag); });
+      for_others([&](int r) { send(piece, part(piece, r), count_of(piece, r), r, tag); });
     }
   }
   void send_back(Piece& piece) {
     piece.stage = Stage::spread;
-    piece.requests.clear();
-    for_others([&](int r) { receive(piece, part(piece, r), count_of(piece, r), r, tag_ + 1); });
+    for_others([&](int r) { receive(piece, part(piece, r), count_of(piece, r), r, tag_ + kBack); });
     for_others(
-        [&](int r) { send(piece, part(piece, rank_), count_of(piece, rank_), r, tag_ + 1); });
+        [&](int r) { send(piece, part(piece, rank_), count_of(piece, rank_), r, tag_ + kBack); });
   }
   void add_up(Piece& piece) const {
     const auto count = static_cast<int>(count_of(piece, rank_));
@@ -190,7 +240,6 @@ class DirectSum {
     }
     if (sum != part(piece, rank_))
       std::memcpy(part(piece, rank_), sum, static_cast<size_t>(count * t_.element_bytes));
-    piece.requests.clear();
   }
 
   template <class Fn>
@@ -202,18 +251,18 @@ class DirectSum {
     check_mpi(MPI_Irecv(data, static_cast<int>(count), t_.type, r, tag, t_.comm,
                         &piece.requests.emplace_back(MPI_REQUEST_NULL)),
               "MPI_Irecv");
+    piece.expected.push_back({piece.requests.size() - 1, r, t_.type, count});
   }
   void send(Piece& piece, const char* data, int64_t count, int r, int tag) const {
     check_mpi(MPI_Isend(data, static_cast<int>(count), t_.type, r, tag, t_.comm,
                         &piece.requests.emplace_back(MPI_REQUEST_NULL)),
               "MPI_Isend");
   }
-  static bool arrived(Piece& piece) {
-    int done = 0;
-    check_mpi(MPI_Testall(static_cast<int>(piece.requests.size()), piece.requests.data(), &done,
-                          MPI_STATUSES_IGNORE),
-              "MPI_Testall");
-    return done != 0;
+  bool arrived(Piece& piece) const {
+    if (!test_all(piece.requests, piece.expected, buffers_.statuses)) return false;
+    piece.requests.clear();
+    piece.expected.clear();
+    return true;
   }
 
   const Task t_;
@@ -223,6 +272,9 @@ class DirectSum {
   bool whole_ = false;
   int64_t piece_ = 0, next_ = 0, next_back_ = 0;
   std::vector<Piece> window_;
+  std::vector<Plan> plans_;  ///< of all ranks; empty when they agree, or when there are none
+  std::vector<MPI_Request> plan_requests_;
+  std::vector<Expected> plans_expected_;
 };
 
 }  // namespace grapnel::dist

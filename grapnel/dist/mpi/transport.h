@@ -4,13 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
 
 #include "grapnel/dist/call.h"
 
 namespace grapnel::dist {
 
 /// Changes when anything in this file or in call.h does.
-inline constexpr uint32_t kMpiTransportVersion = 3;
+inline constexpr uint32_t kMpiTransportVersion = 4;
 inline constexpr char kMpiTransportSymbol[] = "grapnel_mpi_transport";
 
 /// A collective with the memory of this rank.
@@ -18,6 +19,13 @@ struct MpiOperation {
   Call call;
   const void* input = nullptr;
   void* output = nullptr;
+};
+
+/// The ranks did not call the same: a message is shorter or longer than what waits for it. Made of
+/// nothing but this header, so that both sides of the module know it.
+class MpiMismatch : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 /// Calls are made one at a time: by the thread that called connect(), or by any if

@@ -128,6 +128,7 @@ constexpr int kNoteSize = 1024;
 
 struct Pending {
   std::vector<MPI_Request> requests;
+  std::vector<Expected> expected;
   std::unique_ptr<DirectSum> sum;
   MPI_Datatype whole = MPI_DATATYPE_NULL;  ///< made for this operation
   std::unique_ptr<MPI_Comm> duplicate;
@@ -195,11 +196,7 @@ class Transport final : public MpiTransport {
     if (it == pending_.end()) return true;
     Pending& p = it->second;
     if (p.sum && !p.sum->advance()) return false;
-    int done = 0;
-    check_mpi(MPI_Testall(static_cast<int>(p.requests.size()), p.requests.data(), &done,
-                          MPI_STATUSES_IGNORE),
-              "MPI_Testall");
-    if (!done) return false;
+    if (!test_all(p.requests, p.expected, buffers_.statuses)) return false;
     if (p.whole != MPI_DATATYPE_NULL) MPI_Type_free(&p.whole);
     if (p.duplicate) *p.made = add(*p.duplicate);
     pending_.erase(it);
@@ -379,6 +376,7 @@ class Transport final : public MpiTransport {
         check_mpi(MPI_Irecv(operation.output, count, type, call.peer, call.tag, comm,
                             &next_request(pending)),
                   "MPI_Irecv");
+        pending.expected.push_back({pending.requests.size() - 1, call.peer, type, call.count});
         return;
     }
   }
@@ -393,8 +391,10 @@ class Transport final : public MpiTransport {
     if (few && has_tags_ && call.count > 0 && call.count <= largest_) {
       const bool commutes = call.op == ReduceOp::sum || call.op == ReduceOp::product;
       pending.sum =
-          std::make_unique<DirectSum>(DirectSum::Task{line.comm, data, call.count, size, type, op,
-                                                      commutes, line.one_machine, line.sums++},
+          std::make_unique<DirectSum>(DirectSum::Task{line.comm, data, call.count, size,
+                                                      static_cast<int64_t>(call.dtype) << 8 |
+                                                          static_cast<int64_t>(call.op),
+                                                      type, op, commutes, line.one_machine, line.sums++},
                                       buffers_);
       pending.sum->begin();
       return;

@@ -1,0 +1,61 @@
+#include "grapnel/autograd/pass_failure.h"
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+
+#include "grapnel/autograd/engine.h"
+
+namespace grapnel::engine {
+
+namespace {
+struct Listener {
+  std::weak_ptr<FailureListener> self;
+  std::vector<const Node*> nodes;
+};
+struct Listeners {
+  std::mutex mutex;
+  std::vector<Listener> all;
+};
+Listeners& listeners() {
+  // Never destroyed: passes may run while static objects are torn down.
+  static Listeners* const made = new Listeners;
+  return *made;
+}
+
+std::string current_message() {
+  try {
+    throw;
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+}  // namespace
+
+void add_failure_listener(std::weak_ptr<FailureListener> listener,
+                          std::vector<const Node*> nodes) {
+  Listeners& l = listeners();
+  const std::lock_guard lock(l.mutex);
+  std::erase_if(l.all, [](const Listener& known) { return known.self.expired(); });
+  l.all.push_back({std::move(listener), std::move(nodes)});
+}
+
+void tell_failure_listeners() noexcept {
+  std::vector<std::shared_ptr<FailureListener>> concerned;
+  {
+    Listeners& l = listeners();
+    const std::lock_guard lock(l.mutex);
+    for (const Listener& known : l.all)
+      // Only those of this thread's pass are taken hold of: others may be about to end elsewhere.
+      if (std::any_of(known.nodes.begin(), known.nodes.end(), pass_will_run))
+        if (auto listener = known.self.lock()) concerned.push_back(std::move(listener));
+  }
+  if (concerned.empty()) return;
+  const std::string what = current_message();
+  // Without the lock: they wait for what the failure ends.
+  for (const auto& listener : concerned) listener->pass_failed(what);
+}
+
+}  // namespace grapnel::engine
