@@ -6,11 +6,23 @@
 #include <unordered_map>
 
 #include "grapnel/capture/key.h"
+#include "grapnel/compile/passes.h"
 
 namespace grapnel::compile_detail {
 
+namespace {
+/// What of the passes an executable was made with. The rest is asked for when it runs.
+uint32_t bits(const PassOptions& o) {
+  uint32_t word = 0;
+  for (const bool on : {o.dead_code, o.common_subexpressions, o.copies, o.algebra, o.fusion, o.sweeps,
+                        o.epilogues, o.prologues, o.looks, o.background_kernels})
+    word = word << 1 | static_cast<uint32_t>(on);
+  return word << 2 | static_cast<uint32_t>(o.fails);
+}
+}  // namespace
+
 CacheKey::CacheKey(const capture::Words& trace_words, const CompileOptions& options) {
-  words.reserve(trace_words.size() + 1);
+  words.reserve(trace_words.size() + 2);
   words = trace_words;
   words.push_back(static_cast<uint32_t>(options.backend) |
                   static_cast<uint32_t>(options.numerics) << 4 |
@@ -18,6 +30,7 @@ CacheKey::CacheKey(const capture::Words& trace_words, const CompileOptions& opti
                   static_cast<uint32_t>(options.on_failure) << 12 |
                   // In which integers are compared with a fraction, which no operand shows.
                   static_cast<uint32_t>(get_default_dtype()) << 16);
+  words.push_back(bits(pass_options()));
   hash = capture::key::hash(words);
 }
 CacheKey::CacheKey(capture::Words all) : words(std::move(all)), hash(capture::key::hash(words)) {}

@@ -218,9 +218,11 @@ void Session::on_break(const record::Break& why, const Trace& trace) {
     fail("fullgraph: ", why.reason, where.empty() ? "" : " at ", where, reader(), " after ",
          trace.calls.size(), " recorded ops", trace.calls.empty() ? "" : ", the last of which is ",
          trace.calls.empty() ? std::string_view() : trace.calls.back().op->name,
-         ".\nReturn the tensor and read it outside, wrap the reader in invoke(...) or opaque(...), "
-         "or allow "
-         "breaks with fullgraph = false.");
+         ".\n",
+         // A backward pass enters what is invoked, to record it.
+         engine::current_node() ? "Make the hook that reads it opaque(...), or allow breaks with fullgraph = false."
+                                : "Return the tensor and read it outside, wrap the reader in invoke(...) or opaque(...), "
+                                  "or allow breaks with fullgraph = false.");
   const std::lock_guard lock(mutex_);
   ++stats_.breaks;
   log::compile([&] { return str("graph break: ", Reason{why.reason, where}.str()); });

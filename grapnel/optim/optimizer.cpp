@@ -1,7 +1,6 @@
 #include "grapnel/optim/optimizer.h"
 
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/ops/on_failure.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel::optim {
@@ -53,12 +52,18 @@ OptimizerParamState& Optimizer::state_of(const Tensor& param) {
 
 void Optimizer::add_update(UpdatePass& pass, const Tensor& param, const Tensor& grad, Slot& slot) {
   if (!grad.defined()) return;
-  // A recorded step that does not run has neither moved the parameter nor counted.
-  if (record::active()) {
-    record::on_undo(restorer(slot.state));
-    record::on_failure(restorer(slot.state));
+  // A recorded step that does not run has neither moved the parameter nor counted. It has counted
+  // once it begins to move it.
+  std::function<void()> restore = record::active() ? restorer(slot.state) : nullptr;
+  Update moves;
+  try {
+    moves = update(param, grad.detach(), groups_[slot.group].options(), *slot.state);
+  } catch (...) {
+    if (restore) record::on_undo(std::move(restore));
+    throw;
   }
-  pass.add(update(param, grad.detach(), groups_[slot.group].options(), *slot.state));
+  if (restore) record::on_undo(std::move(restore));
+  pass.add(std::move(moves));
 }
 
 Tensor Optimizer::step(LossClosure closure) {
