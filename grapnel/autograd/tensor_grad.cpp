@@ -7,6 +7,7 @@
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/on_failure.h"
 #include "grapnel/ops/opaque_arguments.h"
+#include "grapnel/ops/record.h"
 #include "grapnel/ops/tape.h"
 
 namespace grapnel {

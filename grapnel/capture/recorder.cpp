@@ -445,6 +445,7 @@ void Recorder::on_undo_of(const Tensor& value, std::function<void(Tensor)> resto
   undo_.push_back(
       {.call = call,
        .slot = t.storage->pending_slot(),
+       .version = t.storage->version(),
        .restore = [dtype = t.dtype, sizes = t.sizes, strides = t.strides, offset = t.offset,
                    restore = std::move(restore)](const StoragePtr& storage) {
          restore(storage ? Tensor(TensorImpl::create(storage, dtype, sizes, strides, offset))

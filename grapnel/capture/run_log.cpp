@@ -21,6 +21,16 @@ void RunLog::left_out(Trace& trace, const Instruction& call) noexcept {
   }
 }
 
+/// What lies in the slot that an undo wants back, if it was computed.
+StoragePtr RunLog::result(const Undo& undo) {
+  Slot& slot = trace_.slots[undo.slot];
+  const StoragePtr& storage = trace_.held[undo.slot];
+  if (slot.lost || !storage) return {};
+  // Nobody has counted the writes to what nobody was to see.
+  if (!std::exchange(slot.live, true)) storage->set_version(storage->version() + undo.version);
+  return storage;
+}
+
 void RunLog::failed() noexcept {
   if (reached_ == kNone)
     for (const Instruction& call : trace_.calls) left_out(trace_, call);
@@ -29,7 +39,7 @@ void RunLog::failed() noexcept {
     undo_.pop_back();
     try {
       if (undo.fn) undo.fn();
-      else undo.restore(trace_.slots[undo.slot].lost ? StoragePtr() : trace_.held[undo.slot]);
+      else undo.restore(result(undo));
     } catch (...) {
       // Out of memory for a header: what it would have put back is gone.
     }

@@ -28,6 +28,7 @@ struct Undo {
   std::function<void()> fn = {};
   /// Instead of fn: puts back what lies in this slot, or nothing if it is not there.
   SlotId slot = kNone;
+  uint32_t version = 0;  ///< what it had
   std::function<void(const StoragePtr&)> restore = {};
 };
 
@@ -49,6 +50,7 @@ class RunLog {
   void failed() noexcept;
 
  private:
+  StoragePtr result(const Undo& undo);
   void reached(uint32_t call) {
     reached_ = call;
     while (done_ < undo_.size() && undo_[done_].call <= call) undo_[done_++] = {};

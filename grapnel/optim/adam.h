@@ -88,6 +88,7 @@ class Adam final : public OptimizerOf<AdamOptions, AdamParamState> {
  protected:
   Update update(const Tensor& param, const Tensor& grad, const AdamOptions& options,
                 AdamParamState& state) override;
+  bool gives_updates() const override { return true; }
 };
 
 class AdamW final : public OptimizerOf<AdamWOptions, AdamParamState> {
@@ -101,6 +102,7 @@ class AdamW final : public OptimizerOf<AdamWOptions, AdamParamState> {
  protected:
   Update update(const Tensor& param, const Tensor& grad, const AdamWOptions& options,
                 AdamParamState& state) override;
+  bool gives_updates() const override { return true; }
 };
 
 }  // namespace grapnel::optim
