@@ -6,6 +6,7 @@
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/internal.h"
+#include "grapnel/ops/on_failure.h"
 #include "grapnel/ops/record.h"
 #include "grapnel/ops/tape.h"
 
@@ -60,9 +61,9 @@ namespace {
 void journal_history(const Tensor& t) {
   AutogradMeta& meta = autograd_meta(t);
   const uint64_t base_node = meta.view ? meta.view->base_node : 0;
-  record::on_undo([kept = IntrusivePtr<AutogradMeta>(&meta), impl = t.impl_ptr(),
-                   node = meta.grad_fn, slot = meta.output_nr,
-                   requires_grad = t.impl().requires_grad, base_node] {
+  auto restore = [kept = IntrusivePtr<AutogradMeta>(&meta), impl = t.impl_ptr(),
+                  node = meta.grad_fn, slot = meta.output_nr,
+                  requires_grad = t.impl().requires_grad, base_node] {
     if (!kept->alive.load(std::memory_order_acquire)) return;
     if (kept->retains_grad) {
       if (kept->grad_fn && kept->grad_fn->hooks())
@@ -73,7 +74,10 @@ void journal_history(const Tensor& t) {
     kept->output_nr = slot;
     if (kept->view) kept->view->base_node = base_node;
     impl->requires_grad = requires_grad;
-  });
+  };
+  // A node keeps what it saved.
+  if (meta.grad_fn) record::on_give_up(std::move(restore));
+  else record::on_undo(std::move(restore));
 }
 
 }  // namespace

@@ -163,15 +163,10 @@ const std::shared_ptr<HookTable>& tensor_hook_table(const Tensor& t, uint32_t& s
 }
 
 void journal_grad(AutogradMeta& meta) {
-  // A pending gradient is itself part of what would be given up.
-  if (!record::active() || (meta.grad.defined() && meta.grad.impl().storage->pending())) return;
-  record::on_undo(
-      [kept = IntrusivePtr<AutogradMeta>(&meta), before = meta.grad] { kept->grad = before; });
-  // A gradient that was to come and never will is none.
-  if (!meta.grad.defined())
-    record::on_failure([kept = IntrusivePtr<AutogradMeta>(&meta)] {
-      if (kept->grad.defined() && kept->grad.impl().storage->pending()) kept->grad = Tensor();
-    });
+  if (!record::active()) return;
+  record::on_undo_of(meta.grad, [kept = IntrusivePtr<AutogradMeta>(&meta)](Tensor before) {
+    kept->grad = std::move(before);
+  });
 }
 
 bool is_sole_owner(const Tensor& t) {

@@ -5,7 +5,9 @@
 #include "grapnel/autograd/meta.h"
 #include "grapnel/ops/define.h"
 #include "grapnel/ops/functions.h"
+#include "grapnel/ops/on_failure.h"
 #include "grapnel/ops/opaque_arguments.h"
+#include "grapnel/ops/record.h"
 #include "grapnel/ops/tape.h"
 
 namespace grapnel {
@@ -140,6 +142,25 @@ Tensor& Tensor::detach_() const {
   return const_cast<Tensor&>(*this);
 }
 
+namespace {
+/// While recording, remembers the data of `t` in case what is recorded does not happen.
+void journal_data(const Tensor& t) {
+  record::on_undo_of(t.detach(), [kept = IntrusivePtr<AutogradMeta>(&autograd_meta(t)),
+                                  impl = t.impl_ptr()](const Tensor& before) {
+    if (!before.defined() || !kept->alive.load(std::memory_order_acquire)) return;
+    const TensorImpl& old = before.impl();
+    impl->storage = old.storage;
+    impl->dtype = old.dtype;
+    impl->sizes = old.sizes;
+    impl->strides = old.strides;
+    impl->offset = old.offset;
+    impl->numel = old.numel;
+    const std::lock_guard guard(kept->lock);
+    kept->accumulator = nullptr;
+  });
+}
+}  // namespace
+
 void Tensor::set_data(const Tensor& other) const {
   TensorImpl& t = impl();
   const TensorImpl& o = other.impl();
@@ -147,6 +168,7 @@ void Tensor::set_data(const Tensor& other) const {
         "set_data: only leaves can change their data; this tensor is the result of a recorded op.");
   check(!t.requires_grad || is_floating(o.dtype),
         "set_data: a tensor that requires grad needs floating-point data, got ", o.dtype, ".");
+  if (record::active()) journal_data(*this);
   const bool same_place = t.storage == o.storage && t.offset == o.offset && t.strides == o.strides;
   const bool fits = t.sizes == o.sizes && t.dtype == o.dtype;
   // Graphs that use this leaf keep leading to it as long as their gradients fit it. Its hooks stay

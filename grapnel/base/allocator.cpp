@@ -3,6 +3,7 @@
 #include <new>
 #include <string>
 
+#include "grapnel/base/allocation_fault.h"
 #include "grapnel/base/allocator_state.h"
 #include "grapnel/base/error.h"
 #include "grapnel/base/sanitizer.h"
@@ -20,6 +21,7 @@ constinit AllocatorState shared;
 constinit ThreadCache no_cache;
 constinit thread_local ThreadCache* thread_cache [[gnu::tls_model("initial-exec")]] = &no_cache;
 constinit thread_local bool thread_ended = false;
+constinit thread_local AllocationFault* fault = nullptr;
 
 ThreadCache* own_cache() noexcept { return thread_cache != &no_cache ? thread_cache : nullptr; }
 
@@ -62,7 +64,7 @@ struct ThreadCacheOwner {
 // lock held.
 ThreadCache* make_own_cache() noexcept {
   if (ThreadCache* const t = own_cache()) return t;
-  if (address_sanitizer || thread_ended) return nullptr;
+  if (address_sanitizer || thread_ended || fault != nullptr) return nullptr;
   auto* const t = new (std::nothrow) ThreadCache;
   if (t == nullptr) return nullptr;
   [[maybe_unused]] thread_local ThreadCacheOwner owner;
@@ -126,7 +128,7 @@ size_t held_bytes(size_t bytes, uint32_t c) {
 }
 
 [[gnu::noinline]] void* allocate_slow(size_t bytes) {
-  if (bytes > largest_bytes) fail_to_allocate(bytes);
+  if (bytes > largest_bytes || (fault != nullptr && fault->strikes())) fail_to_allocate(bytes);
   const uint32_t c = size_class_of(bytes);
   if (void* const cached = take_cached(bytes, c)) return cached;
   void* const memory = allocate_from_system(bytes, held_bytes(bytes, c));
@@ -186,6 +188,16 @@ void deallocate(void* memory, size_t bytes) noexcept {
     }
   }
   deallocate_slow(memory, bytes);
+}
+
+AllocationFault::AllocationFault(int64_t fails) : fails_(fails), cache_(thread_cache) {
+  thread_cache = &no_cache;
+  fault = this;
+}
+
+AllocationFault::~AllocationFault() {
+  thread_cache = static_cast<ThreadCache*>(cache_);
+  fault = nullptr;
 }
 
 void trim(size_t keep) {

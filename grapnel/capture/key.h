@@ -8,9 +8,9 @@
 namespace grapnel::capture::key {
 
 // The first byte of every entry tells the kinds apart, so that no two sequences of entries give the
-// same words. Live slots end a closed trace.
+// same words. Holds and live slots end a closed trace.
 inline constexpr uint32_t kManyOperands = 0xfff;
-enum Tag : uint32_t { kNumber = 1, kValue = 2, kCall = 3, kInplace = 4, kLive = 5 };
+enum Tag : uint32_t { kNumber = 1, kValue = 2, kCall = 3, kInplace = 4, kLive = 5, kHold = 6 };
 
 inline uint32_t type_word(Tag tag, const Value& v) {
   return tag | static_cast<uint32_t>(v.dtype) << 8 | static_cast<uint32_t>(v.rank) << 12 |

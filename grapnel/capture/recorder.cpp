@@ -24,6 +24,7 @@ void capture::Trace::clear() {
   attrs.clear();
   kept.clear();
   lifted_numbers.clear();
+  holds.clear();
   hooks.clear();
   walked = false;
   skipped_hooks = 0;
@@ -48,7 +49,10 @@ void flush(const char* what) {
   if (active()) current->flush_for(what);
 }
 void on_undo(std::function<void()> undo) { current->on_undo(std::move(undo)); }
-void on_failure(std::function<void()> fn) { current->on_failure(std::move(fn)); }
+void on_undo_of(const Tensor& value, std::function<void(Tensor)> restore) {
+  current->on_undo_of(value, std::move(restore));
+}
+void on_give_up(std::function<void()> undo) { current->on_give_up(std::move(undo)); }
 void keep(std::shared_ptr<const void> what) { current->keep(std::move(what), false); }
 void keep_opaque(std::shared_ptr<const void> what) { current->keep(std::move(what), true); }
 void before_user_code() {
@@ -104,19 +108,36 @@ StoragePtr snapshot(const Storage& storage) {
   return copy;
 }
 
+using Why = std::shared_ptr<const std::string>;
+/// None when there is no memory for it.
+Why make_why(std::string_view why) noexcept {
+  try {
+    return std::make_shared<const std::string>(why);
+  } catch (...) {
+    return nullptr;
+  }
+}
+
 /// Owns storages whose values will never come.
 class Lost final : public PendingOwner {
  public:
-  static void mark(Storage& storage, const std::shared_ptr<const std::string>& why) {
-    auto* lost = new Lost;
-    lost->why_ = why;
-    storage.set_pending(lost, 0);
+  static void mark(Storage& storage, const Why& why) noexcept {
+    // For when there is no memory left to say why.
+    static Lost* const common = new Lost;
+    auto* lost = why ? new (std::nothrow) Lost : nullptr;
+    if (lost) lost->why_ = why;
+    storage.set_pending(lost ? lost : common, 0);
   }
-  void materialize(Storage&) override { fail("this tensor was never computed: ", *why_); }
-  void released(Storage&) noexcept override { delete this; }
+  void materialize(Storage&) override {
+    fail("this tensor was never computed: ",
+         why_ ? std::string_view(*why_) : "what was recorded failed when memory had run out.");
+  }
+  void released(Storage&) noexcept override {
+    if (why_) delete this;
+  }
 
  private:
-  std::shared_ptr<const std::string> why_;
+  Why why_;
 };
 
 }  // namespace
@@ -138,6 +159,14 @@ Recorder::~Recorder() {
 }
 
 RecordScope::~RecordScope() {
+  if (recorder_.has_run() && std::uncaught_exceptions() > 0) {
+    // Eager mode would have run it before it came to the exception.
+    try {
+      recorder_.flush();
+    } catch (...) {
+      // Eager mode would have ended there; what is left is that.
+    }
+  }
   recorder_.give_up(std::uncaught_exceptions() > 0
                         ? "the function that was recording it threw an exception."
                         : "the recording it belongs to was not run.");
@@ -418,7 +447,40 @@ void Recorder::materialize(Storage& storage) {
   flush_for(reader ? reader : "access to its memory");
 }
 
+void Recorder::on_undo_of(const Tensor& value, std::function<void(Tensor)> restore) {
+  const auto call = static_cast<uint32_t>(trace_.calls.size());
+  if (!value.defined() || value.impl().storage->pending() != this || value.impl().storage->borrowed() ||
+      trace_.slots[value.impl().storage->pending_slot()].outside) {
+    undo_.push_back({.call = call, .fn = [value, restore = std::move(restore)] { restore(value); }});
+    return;
+  }
+  const TensorImpl& t = value.impl();
+  undo_.push_back(
+      {.call = call,
+       .slot = t.storage->pending_slot(),
+       .version = t.storage->version(),
+       .restore = [dtype = t.dtype, sizes = t.sizes, strides = t.strides, offset = t.offset,
+                   restore = std::move(restore)](const StoragePtr& storage) {
+         restore(storage ? Tensor(TensorImpl::create(storage, dtype, sizes, strides, offset))
+                         : Tensor());
+       }});
+}
+
+void Recorder::on_give_up(std::function<void()> undo) {
+  until_run_.push_back(undo_.size());
+  on_undo(std::move(undo));
+}
+
 void Recorder::close() {
+  for (const size_t i : until_run_) undo_[i].fn = [] {};
+  for (const Undo& undo : undo_) {
+    if (undo.slot == kNone) continue;
+    trace_.holds.push_back({undo.slot, undo.call});
+    uint32_t* const words = trace_.key.extend(3);
+    words[0] = key::kHold;
+    words[1] = undo.slot;
+    words[2] = undo.call;
+  }
   trace_.key.push_back(key::kLive);
   trace_.held.resize(trace_.slots.size());
   for (SlotId i = 0; i < trace_.slots.size(); ++i) {
@@ -442,17 +504,16 @@ void Recorder::forget() {
   outside_.clear();
   blobs_.clear();
   undo_.clear();
-  on_failure_.clear();
+  until_run_.clear();
   versions_.clear();
 }
 
-Trace Recorder::take() {
+Trace Recorder::take(std::vector<Undo>* undo) {
   ++flushes_;
-  // What an undo holds on to must not look alive.
-  undo_.clear();
   versions_.clear();
   close();
   Trace taken = std::exchange(trace_, take_spare());
+  if (undo) *undo = std::move(undo_);
   forget();
   return taken;
 }
@@ -460,24 +521,25 @@ Trace Recorder::take() {
 void Recorder::flush() {
   // What needs no computation happened when it was called: undoing it later would be wrong.
   if (trace_.empty()) return take().allocate_results();
-  const std::vector<std::function<void()>> on_failure = std::move(on_failure_);
-  Trace closed = take();
+  std::vector<Undo> undo;
+  Trace closed = take(&undo);
+  RunLog log(closed, std::move(undo));
   const Suspend at_once;
+  has_run_ = true;
   try {
     sink_.run(closed);
   } catch (...) {
-    std::string why;
+    Why why;
     try {
       throw;
     } catch (const std::exception& e) {
-      why = e.what();
+      why = make_why(e.what());
     } catch (...) {
-      why = "its computation ended with an exception of unknown type.";
+      why = make_why("its computation ended with an exception of unknown type.");
     }
-    const auto shared = std::make_shared<const std::string>(std::move(why));
+    log.failed();
     for (Slot& s : closed.slots)
-      if (s.live) Lost::mark(*s.storage, shared);
-    for (const auto& fn : on_failure) fn();
+      if (s.live && s.lost) Lost::mark(*s.storage, why);
     throw;
   }
   give_back(std::move(closed));
@@ -489,10 +551,17 @@ void Recorder::flush_for(const char* what) {
   flush();
 }
 
-void Recorder::give_up(const std::string& why) noexcept {
-  for (auto undo = undo_.rbegin(); undo != undo_.rend(); ++undo) (*undo)();
+void Recorder::give_up(const char* why) noexcept {
+  // What a recorded value was put in place of came before it.
+  for (auto undo = undo_.rbegin(); undo != undo_.rend(); ++undo) {
+    try {
+      if (undo->fn) undo->fn();
+    } catch (...) {
+      // Out of memory; there is nobody to tell.
+    }
+  }
   for (const auto& [storage, version] : versions_) storage->set_version(version);
-  const auto shared = std::make_shared<const std::string>(why);
+  const Why shared = make_why(why);
   for (Slot& s : trace_.slots) {
     if (s.outside) {
       if (s.written) s.storage->clear_pending();

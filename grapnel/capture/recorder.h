@@ -1,9 +1,10 @@
 /// Recorder: defers the ops of one thread until their values are needed.
 ///
 /// Open one with RecordScope; every op on this thread then appends to its trace. A flush closes the
-/// trace and hands it to the sink, which runs it. A scope that is left by an exception gives the
-/// trace up instead: what was recorded since the last flush never happened (versions, generators
-/// and whatever registered an undo are restored), and tensors that escaped say so when read.
+/// trace and hands it to the sink, which runs it. A scope that is left by an exception before
+/// anything of it has run gives the trace up instead: nothing has happened (versions, generators and
+/// whatever registered an undo are restored), and tensors that escaped say so when read. If a part
+/// has run already, the rest runs, too, so that everything is as eager mode leaves it.
 ///
 /// Note [Keys]
 /// Two traces with equal keys can share one executable, whatever their sizes, scalars and tensors.
@@ -15,6 +16,7 @@
 
 #include <string>
 
+#include "grapnel/capture/run_log.h"
 #include "grapnel/capture/slot_table.h"
 #include "grapnel/capture/trace.h"
 #include "grapnel/ops/compiled_args.h"
@@ -57,7 +59,9 @@ class Recorder final : public PendingOwner {
   /// The same because somebody needs a value now.
   void flush_for(const char* what);
   /// Undoes what was recorded since the last flush. `why` is what escaped tensors will say.
-  void give_up(const std::string& why) noexcept;
+  void give_up(const char* why) noexcept;
+  /// Whether a part of what was recorded has run.
+  bool has_run() const { return has_run_; }
 
   void keep(std::shared_ptr<const void> what, bool opaque) {
     trace_.kept.push_back(std::move(what));
@@ -66,8 +70,11 @@ class Recorder final : public PendingOwner {
   void before_user_code() {
     if (opaque_pending_) flush();
   }
-  void on_undo(std::function<void()> undo) { undo_.push_back(std::move(undo)); }
-  void on_failure(std::function<void()> fn) { on_failure_.push_back(std::move(fn)); }
+  void on_undo(std::function<void()> undo) {
+    undo_.push_back({.call = static_cast<uint32_t>(trace_.calls.size()), .fn = std::move(undo)});
+  }
+  void on_undo_of(const Tensor& value, std::function<void(Tensor)> restore);
+  void on_give_up(std::function<void()> undo);
   uint32_t holds(const Storage& storage) const {
     return outside_.find(&storage, trace_.slots) != capture::kNone ? 1 : 0;
   }
@@ -100,7 +107,7 @@ class Recorder final : public PendingOwner {
   void name_hook(capture::Instruction& call);
   void mark_written(const Tensor& t, capture::SlotId slot);
   /// Closes the trace and begins another; the closed one is yet to run.
-  capture::Trace take();
+  capture::Trace take(std::vector<capture::Undo>* undo = nullptr);
   void close();
   void forget();
 
@@ -111,7 +118,9 @@ class Recorder final : public PendingOwner {
   uint64_t flushes_ = 0;
   std::vector<StoragePtr> blobs_;  ///< borrowed memory of which the trace has a copy
   bool opaque_pending_ = false;    ///< a call of user code waits to be run
-  std::vector<std::function<void()>> undo_, on_failure_;
+  bool has_run_ = false;
+  std::vector<capture::Undo> undo_;
+  std::vector<size_t> until_run_;  ///< which of them count only until the graph runs
   /// Of storages from outside, before the first recorded write.
   std::vector<std::pair<StoragePtr, uint32_t>> versions_;
 };

@@ -33,6 +33,13 @@ struct Slot {
   bool outside = false;
   bool written = false;  ///< by an in-place call on a storage from outside
   bool live = false;     ///< set when the trace is closed: somebody still looks at what it computed
+  bool lost = false;     ///< the trace failed before it was computed
+};
+/// What a slot holds is wanted, should the trace fail, until so many calls have run: see Note
+/// [Failing graphs] in capture/run_log.h.
+struct Hold {
+  SlotId slot;
+  uint32_t until;
 };
 
 struct Value {
@@ -83,6 +90,7 @@ struct Trace {
   std::vector<std::shared_ptr<const void>> kept;  ///< what opaque calls need
   /// Numbers of declared hooks and their places there.
   std::vector<std::pair<ValueId, uint32_t>> lifted_numbers;
+  std::vector<Hold> holds;
   /// Part of it comes from a backward pass; known only with the names of hooks.
   bool walked = false;
   int64_t skipped_hooks = 0;  ///< declared hooks that did not have to be called

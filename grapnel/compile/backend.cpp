@@ -2,6 +2,7 @@
 #include <atomic>
 
 #include "grapnel/base/log.h"
+#include "grapnel/capture/run_log.h"
 #include "grapnel/codegen/jit.h"
 #include "grapnel/compile/dump.h"
 #include "grapnel/compile/executable.h"
@@ -68,8 +69,10 @@ void warn_once(const codegen::Kernel& kernel) {
 
 class Planned final : public Executable {
  public:
-  Planned(const Trace& trace, PlanOptions options, OnFailure on_failure)
-      : simplified_(simplify(trace, pass_options())) {
+  Planned(const Trace& given, PlanOptions options, OnFailure on_failure) {
+    const Trace held = with_holds(given);
+    const Trace& trace = given.holds.empty() ? given : held;
+    simplified_ = simplify(trace, pass_options());
 #ifndef NDEBUG
     verify(trace, simplified_);
 #endif
@@ -100,35 +103,65 @@ class Planned final : public Executable {
     RunObserver* const observer = RunObserver::current;
     if (observer) [[unlikely]]
       observer->on_graph(trace);
-    for (size_t i = 0; i < plan_.items.size(); ++i) {
-      const Item& item = plan_.items[i];
-      const auto begin = observer ? std::chrono::steady_clock::now() : RunObserver::Time();
-      size_t done = item.sweep >= 0 ? swept(plan_.sweeps[static_cast<size_t>(item.sweep)], trace,
-                                            memory, counts)
-                    : item.prologue ? with_product(i, trace, memory, counts)
-                                    : 0;
-      if (done == 0) {
-        if (item.group >= 0 && group(item).product)
-          run_epilogue({&group(item), {code(item)}}, trace, memory, counts);
-        else if (item.group >= 0)
-          run_group({&group(item), code_for(item, trace)}, trace, memory, counts);
-        else run_call(trace, trace.calls[item.call], memory);
-        done = 1;
-      }
-      if (observer) [[unlikely]]
-        tell(*observer, trace, i, done, begin);
-      for (size_t k = 0; k < done; ++k)
-        for (const SlotId slot : plan_.items[i + k].last_uses) memory.release(slot);
-      i += done - 1;
+    size_t next = 0;
+    try {
+      while (next < plan_.items.size()) run_next(next, trace, memory, counts, observer);
+      RunLog::reach(trace, static_cast<uint32_t>(trace.calls.size()));
+      trace.allocate_results();
+    } catch (...) {
+      for (; next < plan_.items.size(); ++next)
+        for (const uint32_t call : calls_of(plan_.items[next]))
+          RunLog::left_out(trace, trace.calls[call]);
+      throw;
     }
-    trace.allocate_results();
   }
 
  private:
+  /// The trace as the planner is to see it: what has to last for a while lives.
+  static Trace with_holds(const Trace& trace) {
+    if (trace.holds.empty()) return {};
+    Trace held = trace;
+    for (const Hold& hold : held.holds) held.slots[hold.slot].live = true;
+    return held;
+  }
+
+  std::span<const uint32_t> calls_of(const Item& item) const {
+    return item.group < 0 ? std::span(&item.call, 1) : std::span(group(item).calls);
+  }
+
+  /// Runs item `next` and those that run together with it, and steps behind them.
+  void run_next(size_t& next, Trace& trace, Memory& memory, RunCounts& counts,
+                RunObserver* observer) const {
+    const size_t i = next;
+    const Item& item = plan_.items[i];
+    RunLog::reach(trace, item.at);
+    const auto begin = observer ? std::chrono::steady_clock::now() : RunObserver::Time();
+    size_t done = item.sweep >= 0 ? swept(plan_.sweeps[static_cast<size_t>(item.sweep)], trace,
+                                          memory, counts)
+                  : item.prologue ? with_product(i, trace, memory, counts)
+                                  : 0;
+    if (done == 0) {
+      if (item.group >= 0 && group(item).product)
+        run_epilogue({&group(item), {code(item)}}, trace, memory, counts);
+      else if (item.group >= 0)
+        run_group({&group(item), code_for(item, trace)}, trace, memory, counts);
+      else run_call(trace, trace.calls[item.call], memory);
+      done = 1;
+    }
+    next += done;
+    if (observer) [[unlikely]]
+      tell(*observer, trace, i, done, begin);
+    for (size_t k = 0; k < done; ++k)
+      for (const SlotId slot : plan_.items[i + k].last_uses) memory.release(slot);
+  }
+
   /// Items [first, first + count) have run, together if there are several.
   void tell(RunObserver& observer, const Trace& trace, size_t first, size_t count,
             RunObserver::Time begin) const {
     const auto end = std::chrono::steady_clock::now();
+    const size_t next = first + count;
+    RunLog::reach(trace, next < plan_.items.size() ? plan_.items[next].at
+                                                   : static_cast<uint32_t>(trace.calls.size()));
     if (plan_.items[first].group < 0)
       return observer.on_item(trace, {{&plan_.items[first].call, 1}, false, begin, end});
     std::vector<uint32_t> calls;

@@ -10,6 +10,17 @@
 
 namespace grapnel::compile_detail {
 
+namespace {
+/// What of the passes an executable was made with. The rest is asked for when it runs.
+uint32_t bits(const PassOptions& o) {
+  uint32_t word = 0;
+  for (const bool on : {o.dead_code, o.common_subexpressions, o.copies, o.algebra, o.fusion, o.sweeps,
+                        o.epilogues, o.prologues, o.looks, o.background_kernels})
+    word = word << 1 | static_cast<uint32_t>(on);
+  return word << 2 | static_cast<uint32_t>(o.fails);
+}
+}  // namespace
+
 CacheKey::CacheKey(const capture::Words& trace_words, const CompileOptions& options) {
   words.reserve(trace_words.size() + 2);
   words = trace_words;
@@ -19,13 +30,7 @@ CacheKey::CacheKey(const capture::Words& trace_words, const CompileOptions& opti
                   static_cast<uint32_t>(options.on_failure) << 12 |
                   // In which integers are compared with a fraction, which no operand shows.
                   static_cast<uint32_t>(get_default_dtype()) << 16);
-  const PassOptions& passes = pass_options();
-  uint32_t switches = 0;
-  for (const bool on : {passes.dead_code, passes.common_subexpressions, passes.copies,
-                        passes.algebra, passes.fusion, passes.sweeps, passes.epilogues,
-                        passes.prologues, passes.looks})
-    switches = switches << 1 | static_cast<uint32_t>(on);
-  words.push_back(switches);
+  words.push_back(bits(pass_options()));
   hash = capture::key::hash(words);
 }
 CacheKey::CacheKey(capture::Words all) : words(std::move(all)), hash(capture::key::hash(words)) {}

@@ -1,4 +1,5 @@
 /// The backend that runs a trace as it was recorded.
+#include "grapnel/capture/run_log.h"
 #include "grapnel/compile/executable.h"
 #include "grapnel/compile/memory.h"
 
@@ -23,14 +24,30 @@ class OpByOp final : public Executable {
       for (const ValueId id : trace.outputs_of(call))
         if (slot_of(id) != kNone) last_use[slot_of(id)] = i;
     }
+    std::vector<uint32_t> until(trace.holds.empty() ? 0 : trace.slots.size());
+    for (const Hold& hold : trace.holds) until[hold.slot] = hold.until;
+    size_t over = 0;  // of the holds, which are in the order of their ends
     Memory memory(trace);
     for (uint32_t i = 0; i < trace.calls.size(); ++i) {
       const Instruction& call = trace.calls[i];
-      run_call(trace, call, memory);
-      for (const ValueId id : trace.inputs_of(call))
-        if (const SlotId s = slot_of(id); s != kNone && last_use[s] == i) memory.release(s);
-      for (const ValueId id : trace.outputs_of(call))
-        if (const SlotId s = slot_of(id); s != kNone && last_use[s] == i) memory.release(s);
+      RunLog::reach(trace, i);
+      for (; over < trace.holds.size() && trace.holds[over].until <= i; ++over)
+        if (const SlotId s = trace.holds[over].slot; last_use[s] < i && until[s] <= i)
+          memory.release(s);
+      try {
+        run_call(trace, call, memory);
+      } catch (...) {
+        for (uint32_t k = i; k < trace.calls.size(); ++k) RunLog::left_out(trace, trace.calls[k]);
+        throw;
+      }
+      auto release = [&](std::span<const ValueId> ids) {
+        for (const ValueId id : ids)
+          if (const SlotId s = slot_of(id);
+              s != kNone && last_use[s] == i && (until.empty() || until[s] <= i + 1))
+            memory.release(s);
+      };
+      release(trace.inputs_of(call));
+      release(trace.outputs_of(call));
     }
     trace.allocate_results();
   }

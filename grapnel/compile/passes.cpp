@@ -1,9 +1,11 @@
 #include "grapnel/compile/passes.h"
 
+#include <algorithm>
 #include <bit>
 #include <map>
 
 #include "grapnel/ops/defs/copy.h"
+#include "grapnel/ops/defs/index.h"
 #include "grapnel/ops/op_table.h"
 
 namespace grapnel::compile_detail {
@@ -17,11 +19,20 @@ PassOptions& pass_options() {
 
 namespace {
 
-bool must_run(const Instruction& c) { return c.op->effect || c.op->random || c.outputs == 0; }
+/// Ops that refuse some values of their operands. Gradients are given those that their op has taken.
+bool checks_values(const Op& op) {
+  static const Op* const ops[] = {
+      &op_of<Gather>,    &op_of<Scatter>,  &op_of<ScatterAdd>, &op_of<Index>,      &op_of<IndexSelect>,
+      &op_of<Embedding>, &op_of<IndexPut>, &op_of<IndexAdd>,   &op_of<RavelIndex>, &op_of<OneHot>};
+  return std::ranges::find(ops, &op) != std::end(ops);
+}
+bool must_run(const Instruction& c) {
+  return c.op->effect || c.op->random || c.outputs == 0 || checks_values(*c.op);
+}
 bool is_tensor(const Trace& trace, ValueId id) { return id != kNone && !trace.values[id].number; }
 
 /// Calls whose results nobody sees. Random draws stay, like everything that acts on memory from
-/// outside, and what has no result: it is there to fail.
+/// outside, and what may fail for its values.
 void drop_dead_code(const Trace& trace, std::vector<bool>& skipped) {
   std::vector<bool> wanted(trace.slots.size());
   for (SlotId s = 0; s < trace.slots.size(); ++s)

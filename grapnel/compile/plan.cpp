@@ -78,6 +78,9 @@ class Planner {
 
   void place(uint32_t i) {
     const Instruction& c = t_.calls[i];
+    // A look that has waited stands where it is placed.
+    at_ = std::max(i, placed_);
+    placed_ = std::max(i + 1, placed_);
     if (options_.fuse && c.op->elementwise && !reads_its_target_elsewhere(c)) {
       GroupBuilder* b = find_group(c, Group::Reduce::none);
       add_elementwise(b ? *b : open_group(t_.outputs_of(c)[0]), i);
@@ -126,11 +129,18 @@ class Planner {
     return run_from(0) ? Group::Reduce::columns : Group::Reduce::none;
   }
 
+  bool is_seen(SlotId slot) const { return t_.slots[slot].live || t_.slots[slot].outside; }
+  bool writes_seen(const Instruction& c) const {
+    return c.inplace && is_seen(value(t_.outputs_of(c)[0]).slot);
+  }
+
   GroupBuilder* find_group(const Instruction& c, Group::Reduce reduction) {
     const auto last = static_cast<int32_t>(items_.size()) - 1;
     const ValueId space =
         reduction != Group::Reduce::none ? t_.inputs_of(c)[0] : t_.outputs_of(c)[0];
-    for (int32_t g = last; g > barrier_ && g > last - kLookBack; --g) {
+    // See Note [What is seen].
+    const int32_t back = writes_seen(c) ? 1 : kLookBack;
+    for (int32_t g = last; g > barrier_ && g > last - back; --g) {
       if (items_[static_cast<size_t>(g)].group < 0) continue;
       GroupBuilder& b = building_[static_cast<size_t>(items_[static_cast<size_t>(g)].group)];
       if (!sequence_.same(b.group().space, space) || b.is_full()) continue;
@@ -191,12 +201,12 @@ class Planner {
     if (s.write == b.item && (s.written == kNone || !same_place(w, s.written))) return false;
     for (const GroupBuilder::Read& r : b.reads())
       if (r.slot == target && (r.anywhere || !same_place(w, r.value))) return false;
-    // Effects stay behind calls that can fail, as in eager mode.
-    return !t_.slots[target].outside || last_call_ <= b.item;
+    return true;
   }
 
   GroupBuilder& open_group(ValueId space) {
     Item item;
+    item.at = at_;
     item.group = static_cast<int32_t>(building_.size());
     building_.emplace_back(t_, shape_, static_cast<int32_t>(items_.size()), space);
     items_.push_back(std::move(item));
@@ -216,6 +226,7 @@ class Planner {
   void add_product(uint32_t i, const Tiled& t) {
     const ValueId out = t_.outputs_of(t_.calls[i])[0];
     Item call;
+    call.at = at_;
     call.call = i;
     last_call_ = static_cast<int32_t>(items_.size());
     items_.push_back(std::move(call));
@@ -246,6 +257,7 @@ class Planner {
     const Instruction& c = t_.calls[i];
     const auto item = static_cast<int32_t>(items_.size());
     Item it;
+    it.at = at_;
     it.call = i;
     items_.push_back(std::move(it));
     last_call_ = item;
@@ -257,7 +269,7 @@ class Planner {
       // It may look at anything that is visible from outside, and change it.
       barrier_ = item;
       for (SlotId s = 0; s < slots_.size(); ++s)
-        if (t_.slots[s].live || t_.slots[s].outside) note_read(s, item);
+        if (is_seen(s)) note_read(s, item);
     }
   }
 
@@ -274,9 +286,10 @@ class Planner {
   }
   void note_write(SlotId slot, int32_t item, ValueId written) {
     SlotState& s = slots_[slot];
-    // A write that does not replace all of what a group wrote leaves the rest to be seen.
+    // A write that does not replace all of what a group wrote leaves the rest to be seen, and one
+    // that is not reached leaves all of it.
     if (s.write >= 0 && s.write != item &&
-        (written == kNone || s.written == kNone || !same_place(written, s.written)))
+        (is_seen(slot) || written == kNone || s.written == kNone || !same_place(written, s.written)))
       need(slot);
     s.write = item;
     s.written = written;
@@ -284,7 +297,7 @@ class Planner {
 
   Plan finish() {
     for (SlotId s = 0; s < slots_.size(); ++s)
-      if (t_.slots[s].live || t_.slots[s].outside) need(s);
+      if (is_seen(s)) need(s);
     Plan plan;
     for (GroupBuilder& b : building_) plan.groups.push_back(b.finish());
     for (size_t i = 0; i < items_.size(); ++i) {
@@ -344,6 +357,12 @@ class Planner {
     for (size_t i = 0; i < plan.items.size(); ++i)
       for_each_touched_slot(t_, plan, plan.items[i],
                             [&](SlotId slot) { last[slot] = static_cast<int32_t>(i); });
+    size_t behind = 0;
+    for (const Hold& hold : t_.holds) {
+      while (behind < plan.items.size() && plan.items[behind].at < hold.until) ++behind;
+      if (last[hold.slot] >= 0)
+        last[hold.slot] = std::max(last[hold.slot], static_cast<int32_t>(behind) - 1);
+    }
     for (SlotId s = 0; s < slots_.size(); ++s)
       if (last[s] >= 0) plan.items[static_cast<size_t>(last[s])].last_uses.push_back(s);
   }
@@ -356,6 +375,7 @@ class Planner {
   std::vector<Item> items_;
   std::vector<GroupBuilder> building_;
   int32_t last_call_ = -1;
+  uint32_t at_ = 0, placed_ = 0;  ///< Item::at of what is being placed; behind all that was
   int32_t barrier_ = -1;  ///< the last call with effects; nothing moves across it
 };
 

@@ -41,6 +41,11 @@
 /// threads, or that keeping what the group reads costs more memory than the operand, the two run
 /// one after the other.
 ///
+/// Note [What is seen]
+/// A graph may fail at any item, and what outlives it is then as eager mode leaves it: see Note
+/// [Failing graphs] in capture/run_log.h. So an in-place call on memory that somebody holds joins no
+/// group but the last one, and is stored even if something later overwrites it.
+///
 /// Note [Looks]
 /// A look is a reduction of everything whose result nobody in the trace waits for: what a guard
 /// against NaN or a logger leaves behind, with the elementwise calls that lead to it and the
@@ -119,6 +124,9 @@ struct Item {
   uint32_t call = capture::kNone;  ///< one call, or
   int32_t group = -1;              ///< a group
   int32_t sweep = -1;              ///< this is the first item of a sweep
+  /// Every call before this one has run when the item is next, if it was to run at all, and nothing
+  /// that somebody could see of those behind: see Note [Failing graphs] in capture/run_log.h.
+  uint32_t at = 0;
   bool prologue = false;  ///< a group that may run with the item behind it: see Note [Prologues]
   std::vector<capture::SlotId> last_uses;
 };

@@ -1,5 +1,6 @@
 #include "grapnel/compile/session.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <ostream>
@@ -75,6 +76,10 @@ std::string reader() {
 
 void keep(std::vector<Reason>& reasons, Reason reason) {
   if (reasons.size() < kReasonsKept) reasons.push_back(std::move(reason));
+}
+void keep_new(std::vector<Reason>& reasons, Reason reason) {
+  const auto same = [&](const Reason& r) { return r.what == reason.what && r.where == reason.where; };
+  if (std::ranges::none_of(reasons, same)) keep(reasons, std::move(reason));
 }
 
 }  // namespace
@@ -218,13 +223,15 @@ void Session::on_break(const record::Break& why, const Trace& trace) {
     fail("fullgraph: ", why.reason, where.empty() ? "" : " at ", where, reader(), " after ",
          trace.calls.size(), " recorded ops", trace.calls.empty() ? "" : ", the last of which is ",
          trace.calls.empty() ? std::string_view() : trace.calls.back().op->name,
-         ".\nReturn the tensor and read it outside, wrap the reader in invoke(...) or opaque(...), "
-         "or allow "
-         "breaks with fullgraph = false.");
+         ".\n",
+         // A backward pass enters what is invoked, to record it.
+         engine::current_node() ? "Make the hook that reads it opaque(...), or allow breaks with fullgraph = false."
+                                : "Return the tensor and read it outside, wrap the reader in invoke(...) or opaque(...), "
+                                  "or allow breaks with fullgraph = false.");
   const std::lock_guard lock(mutex_);
   ++stats_.breaks;
   log::compile([&] { return str("graph break: ", Reason{why.reason, where}.str()); });
-  keep(stats_.break_reasons, {why.reason, where});
+  keep_new(stats_.break_reasons, {why.reason, where});
 }
 
 CompileScope::CompileScope(const std::shared_ptr<Session>& session) : session_(session) {

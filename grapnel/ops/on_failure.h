@@ -1,4 +1,5 @@
-/// Seams like those in record.h, for graphs that fail while they run.
+/// Seams like those in record.h, for graphs that fail. See Note [Failing graphs] in
+/// capture/run_log.h.
 #pragma once
 
 #include <functional>
@@ -7,9 +8,11 @@
 
 namespace grapnel::record {
 
-/// Runs `fn` if running what is being recorded ends with an exception, after its results were
-/// marked as lost. `fn` must not hold on to pending tensors: what it holds looks alive.
-void on_failure(std::function<void()> fn);
+/// on_undo for something that held `value`, which may be pending: `restore` gets it back, or an
+/// undefined tensor if it was never computed, and must not hold on to it itself.
+void on_undo_of(const Tensor& value, std::function<void(Tensor)> restore);
+/// on_undo that counts only until the graph runs. It may hold on to anything.
+void on_give_up(std::function<void()> undo);
 
 /// Whether a tensor will never be computed: what was recorded failed, or was given up.
 bool is_lost(const Tensor& t);

@@ -45,6 +45,7 @@ class Adagrad final : public OptimizerOf<AdagradOptions, AdagradParamState> {
  protected:
   Update update(const Tensor& param, const Tensor& grad, const AdagradOptions& options,
                 AdagradParamState& state) override;
+  bool gives_updates() const override { return true; }
 };
 
 }  // namespace grapnel::optim

@@ -89,6 +89,7 @@ class Adam final : public OptimizerOf<AdamOptions, AdamParamState> {
  protected:
   Update update(const Tensor& param, const Tensor& grad, const AdamOptions& options,
                 AdamParamState& state) override;
+  bool gives_updates() const override { return true; }
 };
 
 /// Adam with weight decay apart from the gradient.
@@ -103,6 +104,7 @@ class AdamW final : public OptimizerOf<AdamWOptions, AdamParamState> {
  protected:
   Update update(const Tensor& param, const Tensor& grad, const AdamWOptions& options,
                 AdamParamState& state) override;
+  bool gives_updates() const override { return true; }
 };
 
 }  // namespace grapnel::optim

@@ -14,7 +14,7 @@ StepInBackward::StepInBackward(Optimizer& optimizer, const StepInBackwardOptions
       if (!p.requires_grad()) continue;
       const auto step = [&optimizer, options,
                          gradients = std::make_shared<int64_t>(0)](const Tensor& leaf) {
-        // A gradient that is given up with the recording it came in does not count.
+        // A gradient that does not come about in the end does not count.
         if (record::active()) record::on_undo([gradients] { --*gradients; });
         if (++*gradients % options.accumulate != 0) return;
         NoGradGuard no_grad;

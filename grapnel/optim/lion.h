@@ -43,6 +43,7 @@ class Lion final : public OptimizerOf<LionOptions, LionParamState> {
  protected:
   Update update(const Tensor& param, const Tensor& grad, const LionOptions& options,
                 LionParamState& state) override;
+  bool gives_updates() const override { return true; }
 };
 
 }  // namespace grapnel::optim

@@ -1,7 +1,8 @@
 #include "grapnel/optim/optimizer.h"
 
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/ops/on_failure.h"
+#include "grapnel/ops/functions.h"
+#include "grapnel/ops/invoke.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel::optim {
@@ -51,6 +52,22 @@ OptimizerParamState& Optimizer::state_of(const Tensor& param) {
   return *slot->state;
 }
 
+Update Optimizer::update_of(const Tensor& param, const Tensor& grad, Slot& slot,
+                            std::function<void()>& restore) {
+  // A recorded step that does not run has neither moved the parameter nor counted. It has counted
+  // once it begins to move it.
+  if (record::active()) restore = restorer(slot.state);
+  Update moves;
+  try {
+    moves = update(param, grad.detach(), groups_[slot.group].options(), *slot.state);
+  } catch (...) {
+    if (restore) record::on_undo(restore);
+    throw;
+  }
+  if (restore) record::on_undo(restore);
+  return moves;
+}
+
 void Optimizer::add_update(UpdatePass& pass, const Tensor& param, const Tensor& grad, Slot& slot) {
   if (!grad.defined()) return;
   if (!(grad.impl().sizes == param.impl().sizes)) [[unlikely]]
@@ -58,12 +75,8 @@ void Optimizer::add_update(UpdatePass& pass, const Tensor& param, const Tensor& 
          ", the parameter itself ", param.shape(),
          ".\nIts data was replaced since backward(); clear the gradient (zero_grad) and run "
          "backward() again.");
-  // A recorded step that does not run has neither moved the parameter nor counted.
-  if (record::active()) {
-    record::on_undo(restorer(slot.state));
-    record::on_failure(restorer(slot.state));
-  }
-  pass.add(update(param, grad.detach(), groups_[slot.group].options(), *slot.state));
+  std::function<void()> restore;
+  pass.add(update_of(param, grad, slot, restore));
 }
 
 Tensor Optimizer::step(LossClosure closure) {
@@ -93,6 +106,50 @@ Tensor Optimizer::run(const LossClosure& closure) {
   }
   pass.run();
   return loss;
+}
+
+namespace {
+/// Does what the update does, and then puts everything back where `skip` is true.
+Update unless(const Tensor& skip, Update update) {
+  update.fn = [skip, fn = std::move(update.fn)](std::span<const Tensor> parts) {
+    std::vector<Tensor> before;
+    for (size_t i = 0; i < parts.size(); ++i)
+      before.push_back(i != kUpdateGrad && parts[i].defined() ? parts[i].clone() : Tensor());
+    fn(parts);
+    for (size_t i = 0; i < parts.size(); ++i)
+      if (before[i].defined()) parts[i].copy_(where(skip, before[i], parts[i]));
+  };
+  return update;
+}
+
+template <class Hook>
+bool has_hooks(const HookList<Hook>& list) {
+  const auto entries = list.snapshot();
+  return entries && !entries->empty();
+}
+}  // namespace
+
+bool Optimizer::record_step_unless(const Tensor& skip) {
+  const OptimizerHooks& global = global_optimizer_hooks();
+  for (const OptimizerHooks* hooks : {&global, &std::as_const(hooks_)})
+    if (has_hooks(hooks->step_pre) || has_hooks(hooks->step_post)) return false;
+  if (!record::active() || !gives_updates()) return false;
+  NoGradGuard no_grad;
+  std::vector<std::function<void()>> restores;
+  UpdatePass pass;
+  for (const OptimizerParamGroup& group : groups_)
+    for (const Tensor& p : group.params())
+      if (p.grad().defined())
+        pass.add(unless(skip, update_of(p, p.grad(), *find(p), restores.emplace_back())));
+  invoke_detail::call(
+      invoke_detail::Kind::effect,
+      [restores = std::move(restores)](const variable_list& x) -> variable_list {
+        if (x[0].item<bool>())
+          for (const auto& restore : restores) restore();
+        return {};
+      },
+      {skip}, 0);
+  return true;
 }
 
 bool Optimizer::fits(const std::string&, const Tensor& saved, const Tensor& param) const {

@@ -107,6 +107,10 @@ class Optimizer {
   /// Updates every parameter that has a gradient, between the step hooks. Returns what the closure
   /// returned.
   Tensor step(LossClosure closure = nullptr);
+  /// While recording: a step that has not happened if `skip` (bool, 0-dimensional) is true when the
+  /// graph runs. False, and nothing is recorded, if that must be known at once: for step hooks,
+  /// which would have to be called or not, and for optimisers that look at values themselves.
+  bool record_step_unless(const Tensor& skip);
   /// Updates one parameter if it has a gradient, without step hooks. The result has the same bits
   /// as in step().
   void step_param(const Tensor& param);
@@ -178,6 +182,9 @@ class Optimizer {
   /// The step itself, between the hooks: evaluates the closure if there is one and updates every
   /// parameter that has a gradient.
   virtual Tensor run(const LossClosure& closure);
+  /// Whether all that update() changes besides the state's numbers are tensors of the Update it
+  /// gives.
+  virtual bool gives_updates() const { return false; }
   /// Whether a tensor of a saved state belongs to `param`. Most states are shaped like their
   /// parameter.
   virtual bool fits(const std::string& name, const Tensor& saved, const Tensor& param) const;
@@ -191,7 +198,10 @@ class Optimizer {
   };
   Slot* find(const Tensor& param);
   Slot& slot_of(const Tensor& param);
-  /// Adds the update of a parameter that has a gradient.
+  /// What is to be done to a parameter that has a gradient. While recording, `restore` gets what
+  /// makes its state what it was.
+  Update update_of(const Tensor& param, const Tensor& grad, Slot& slot,
+                   std::function<void()>& restore);
   void add_update(UpdatePass& pass, const Tensor& param, const Tensor& grad, Slot& slot);
 
   std::unique_ptr<OptimizerOptions> defaults_;

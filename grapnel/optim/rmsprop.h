@@ -50,6 +50,7 @@ class RMSprop final : public OptimizerOf<RMSpropOptions, RMSpropParamState> {
  protected:
   Update update(const Tensor& param, const Tensor& grad, const RMSpropOptions& options,
                 RMSpropParamState& state) override;
+  bool gives_updates() const override { return true; }
 };
 
 }  // namespace grapnel::optim

@@ -38,6 +38,7 @@ class SGD final : public OptimizerOf<SGDOptions, SGDParamState> {
  protected:
   Update update(const Tensor& param, const Tensor& grad, const SGDOptions& options,
                 SGDParamState& state) override;
+  bool gives_updates() const override { return true; }
 };
 
 }  // namespace grapnel::optim

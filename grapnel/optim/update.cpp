@@ -13,7 +13,6 @@ namespace {
 
 // Five arrays of this many floats stay in a second-level cache of 1 MB.
 constexpr int64_t kBlock = 1 << 15;
-constexpr size_t kGrad = 1;
 
 /// Whether the elements lie in the same order everywhere, so that they can be cut into blocks.
 /// Other updates run as a whole, where a tensor that does not fit is reported as ever.
@@ -21,7 +20,7 @@ bool joins(const Update& update) {
   const Tensor& param = update.tensors[0];
   for (size_t i = 0; i < update.tensors.size(); ++i) {
     const Tensor& t = update.tensors[i];
-    if (t.defined() && (t.shape() != param.shape() || (i != kGrad && !t.is_contiguous())))
+    if (t.defined() && (t.shape() != param.shape() || (i != kUpdateGrad && !t.is_contiguous())))
       return false;
   }
   return true;
@@ -39,7 +38,7 @@ bool overlap(const std::vector<Update>& updates) {
     for (size_t i = 0; i < update.tensors.size(); ++i)
       if (const Tensor& t = update.tensors[i]; t.defined()) {
         const char* begin = t.impl().data();
-        ranges.push_back({begin, begin + t.nbytes(), i != kGrad});
+        ranges.push_back({begin, begin + t.nbytes(), i != kUpdateGrad});
       }
   std::ranges::sort(ranges, {}, &Range::begin);
   const char *end = nullptr, *written_end = nullptr;
@@ -114,7 +113,7 @@ void UpdatePass::add(Update update) {
     run();
     return update.fn(update.tensors);
   }
-  update.tensors[kGrad] = update.tensors[kGrad].contiguous();
+  update.tensors[kUpdateGrad] = update.tensors[kUpdateGrad].contiguous();
   updates_.push_back(std::move(update));
 }
 

@@ -26,6 +26,9 @@ struct Update {
   std::function<void(std::span<const Tensor>)> fn = {};
 };
 
+/// Which of them is the gradient.
+inline constexpr size_t kUpdateGrad = 1;
+
 /// The update that calls fn(param, grad, state...) on all elements, or on parts of them in any
 /// order and on any thread. What `fn` refers to must live until the step ends.
 template <class Fn, std::same_as<Tensor>... State>

@@ -14,8 +14,8 @@
 /// needs no scaler.
 #pragma once
 
+#include <memory>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "grapnel/io/archive.h"
 #include "grapnel/optim/optimizer.h"
@@ -34,28 +34,64 @@ struct GradScalerOptions {
 /// Scales the loss so that f16 gradients neither vanish nor overflow.
 class GradScaler {
  public:
+  /// Whether a step was taken. Looks at that truth value when it is asked.
+  class Step {
+   public:
+    operator bool() const { return !bad_.defined() || !bad_.item<bool>(); }
+
+   private:
+    friend class GradScaler;
+    explicit Step(Tensor bad = {}) : bad_(std::move(bad)) {}
+    Tensor bad_;
+  };
+
   explicit GradScaler(const GradScalerOptions& options = {});
+  GradScaler(const GradScaler& other)
+      : options_(other.options_), state_(std::make_shared<State>(*other.state_)) {}
+  GradScaler& operator=(const GradScaler& other) {
+    options_ = other.options_;
+    state_ = std::make_shared<State>(*other.state_);
+    return *this;
+  }
 
   Tensor scale(const Tensor& loss) const;
   /// Divides the gradients by the scale, in place; at most once per optimiser between two updates.
   void unscale_(optim::Optimizer& optimizer);
-  /// Steps unless a gradient was infinite or NaN; looks at that one truth value. True if the step
-  /// was taken.
-  bool step(optim::Optimizer& optimizer);
+  /// Steps unless a gradient was infinite or NaN. In compiled code that is decided when the graph
+  /// runs, so the whole iteration is one graph; only asking whether the step was taken, step hooks
+  /// of the optimiser, and one that looks at values itself (LBFGS) need the answer at once.
+  Step step(optim::Optimizer& optimizer);
   /// Adapts the scale; once per iteration, after the last step.
   void update();
 
-  double get_scale() const { return options_.enabled ? scale_ : 1; }
+  double get_scale() const { return options_.enabled ? state_->scale : 1; }
   void save(io::Archive& out) const;
   void load(const io::Archive& in);
 
  private:
+  struct Numbers {
+    double scale;
+    int64_t good_steps = 0;
+    bool overflowed = false;
+  };
+  /// Shared with graphs, which change it when they run.
+  struct State : Numbers {
+    /// Optimisers whose gradients were unscaled since the last update, and whether one of those
+    /// was not finite.
+    std::unordered_map<const optim::Optimizer*, Tensor> bad;
+    int64_t steps = 0, updates = 0;  ///< recorded ones that have not run yet
+  };
+  /// Changes the state at once.
+  template <class Change>
+  void change(Change change);
+  /// The same when the graph that is being recorded has come so far; `count` of those there are.
+  template <class Change>
+  void change_later(int64_t State::*count, const variable_list& tensors, Change change);
+  /// Before the scale is used.
+  void settle() const;
+
   GradScalerOptions options_;
-  double scale_;
-  int64_t good_steps_ = 0;
-  bool overflowed_ = false;
-  std::unordered_set<const optim::Optimizer*> unscaled_;
-  std::unordered_map<const optim::Optimizer*, Tensor> bad_;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace grapnel
