@@ -1,6 +1,7 @@
 /// Modules without parameters (PReLU aside): activations, Softmax, Dropout.
 #pragma once
 
+#include <limits>
 #include <string>
 
 #include "grapnel/base/arg.h"
@@ -25,7 +26,8 @@ GRAPNEL_ACTIVATION(Tanh, input.tanh());
 GRAPNEL_ACTIVATION(Sigmoid, input.sigmoid());
 GRAPNEL_ACTIVATION(SiLU, input.silu());
 GRAPNEL_ACTIVATION(Mish, input* softplus(input).tanh());
-GRAPNEL_ACTIVATION(LogSigmoid, -softplus(-input));
+GRAPNEL_ACTIVATION(LogSigmoid,
+                   -softplus(-input, 1, std::numeric_limits<double>::infinity()));
 GRAPNEL_ACTIVATION(Softsign, input / (1 + input.abs()));
 GRAPNEL_ACTIVATION(ReLU6, input.clamp(0, 6));
 /// Scaled so that activations keep mean 0 and variance 1 from layer to layer.
@@ -110,7 +112,11 @@ struct HardtanhOptions {
 };
 class HardtanhImpl : public Cloneable<HardtanhImpl> {
  public:
-  explicit HardtanhImpl(const HardtanhOptions& options_ = {}) : options(options_) {}
+  explicit HardtanhImpl(const HardtanhOptions& options_ = {}) : options(options_) {
+    check(options.min_val() < options.max_val(),
+          "Hardtanh: min_val must be less than max_val, got ", options.min_val(), " and ",
+          options.max_val(), ".");
+  }
   void reset() override {}
   void pretty_print(std::ostream& stream) const override {
     stream << "grapnel::nn::Hardtanh(min_val=" << options.min_val()
