@@ -16,7 +16,9 @@ ForwardScope::ForwardScope() : before(GradMode::is_enabled()) { GradMode::set_en
 ForwardScope::~ForwardScope() { GradMode::set_enabled(before); }
 
 void AutogradContext::mark_dirty(const variable_list& inputs) {
-  for (const Tensor& t : inputs) dirty_.insert(t.impl_ptr());
+  for (const Tensor& t : inputs) {
+    if (dirty_.insert(t.impl_ptr()).second && t.defined()) t.impl().storage->bump_version();
+  }
 }
 void AutogradContext::mark_non_differentiable(const variable_list& outputs) {
   for (const Tensor& t : outputs) non_differentiable_.insert(t.impl_ptr());
@@ -33,7 +35,8 @@ std::string FunctionNode::name() const {
   return status == 0 ? text.get() : type_.name();
 }
 
-bool FunctionNode::connect(const variable_list& inputs) {
+bool FunctionNode::connect(const variable_list& inputs, std::vector<bool> is_tensor) {
+  is_tensor_ = std::move(is_tensor);
   bool any = false;
   for (const Tensor& t : inputs) {
     const bool tracked = t.defined() && GradMode::is_enabled() && tape::tracks(t);
@@ -104,6 +107,21 @@ void FunctionNode::release_saved() {
   lock_.unlock();
 }
 
+Grads FunctionNode::tensor_gradients(variable_list result) const {
+  Grads grads;
+  for (size_t i = 0; i < std::max(result.size(), is_tensor_.size()); ++i) {
+    const bool tensor = i < is_tensor_.size() && is_tensor_[i];
+    if (i >= result.size() ? tensor : !tensor && result[i].defined()) [[unlikely]]
+      fail("the backward of ", name(), " returned ", result.size(), " gradients",
+           i >= result.size() ? str(", expected ", is_tensor_.size())
+                              : str(", and number ", i + 1, " belongs to no tensor"),
+           ".\nIt returns one for each of the ", is_tensor_.size(),
+           " arguments of forward, in order; for what is no tensor, Tensor().");
+    if (tensor) grads.push_back(std::move(result[i]));
+  }
+  return grads;
+}
+
 Grads FunctionNode::apply(Grads grads) {
   variable_list list;
   for (size_t i = 0; i < grads.size(); ++i) {
@@ -113,10 +131,7 @@ Grads FunctionNode::apply(Grads grads) {
   }
   base::UserCodeScope user;
   variable_list result = backward_(&context, std::move(list));
-  if (result.size() < num_outputs())
-    fail("the backward of ", name(), " returned ", result.size(), " gradients, expected ",
-         num_outputs(), ", one per tensor argument of forward.");
-  return Grads(result.begin(), result.end());
+  return tensor_gradients(std::move(result));
 }
 
 }  // namespace grapnel::autograd

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <map>
+#include <ranges>
 #include <string>
 #include <tuple>
 #include <typeinfo>
@@ -77,7 +78,8 @@ class AutogradContext {
   /// Keeps tensors, inputs or outputs of forward included, without making cycles.
   void save_for_backward(variable_list tensors) { to_save_ = std::move(tensors); }
   variable_list get_saved_variables() const;
-  /// Declares inputs that forward changed in place.
+  /// Declares inputs that forward changed in place, and counts the change: a tensor that was saved
+  /// before is stale.
   void mark_dirty(const variable_list& inputs);
   /// Declares outputs that have no gradient.
   void mark_non_differentiable(const variable_list& outputs);
@@ -107,8 +109,9 @@ class FunctionNode final : public Node {
   void release_saved() override;
   bool is_user_code() const override { return true; }
 
-  /// Takes the edges of the tensor arguments; true when a gradient is wanted.
-  bool connect(const variable_list& inputs);
+  /// Takes the edges of the tensor arguments; true when a gradient is wanted. `is_tensor` has an
+  /// entry for every argument of forward, and one for every tensor of a list.
+  bool connect(const variable_list& inputs, std::vector<bool> is_tensor);
   /// Attaches the outputs to this node and saves what forward asked for.
   void finish(const variable_list& inputs, variable_list& outputs, bool recorded);
   variable_list saved() const;
@@ -118,6 +121,9 @@ class FunctionNode final : public Node {
 
  private:
   friend class AutogradContext;
+  /// Those of what backward returned that belong to tensors.
+  Grads tensor_gradients(variable_list result) const;
+
   const std::type_info& type_;
   Backward backward_;
   std::vector<bool> is_tensor_;
@@ -132,17 +138,25 @@ struct ForwardScope {
   bool before;
 };
 
+/// std::vector, TensorList, std::array and other lists.
+template <class A>
+concept ListOfTensors = std::ranges::forward_range<A&> &&
+                        std::same_as<std::ranges::range_value_t<A&>, Tensor>;
+
 /// Base of functions with a backward pass of their own: derive, write static `forward` and
-/// `backward`, call `apply`.
+/// `backward`, call `apply`. `T::backward` returns one gradient for every argument of forward, in order: undefined tensors
+/// for what is no tensor, and one gradient for every tensor of a list. What follows the last tensor
+/// may be left out.
 template <class T>
 class Function {
  public:
   template <class X = T, class... Args>
   static auto apply(Args&&... args) -> decltype(X::forward(nullptr, std::forward<Args>(args)...)) {
     variable_list inputs;
-    (collect(inputs, args), ...);
+    std::vector<bool> is_tensor;
+    (collect(inputs, is_tensor, args), ...);
     auto node = IntrusivePtr<FunctionNode>::adopt(new FunctionNode(typeid(T), &T::backward));
-    const bool recorded = node->connect(inputs);
+    const bool recorded = node->connect(inputs, std::move(is_tensor));
     auto result = [&] {
       ForwardScope scope;
       return X::forward(&node->context, std::forward<Args>(args)...);
@@ -154,12 +168,18 @@ class Function {
 
  private:
   template <class A>
-  static void collect(variable_list& inputs, const A& arg) {
-    if constexpr (std::is_same_v<std::decay_t<A>, Tensor>) inputs.push_back(arg);
-    else if constexpr (std::is_convertible_v<const A&, variable_list>)
-      for (const Tensor& t : variable_list(arg)) inputs.push_back(t);
-    else if constexpr (std::is_same_v<std::decay_t<A>, std::optional<Tensor>>)
+  static void collect(variable_list& inputs, std::vector<bool>& is_tensor, A& arg) {
+    if constexpr (std::is_convertible_v<A&, const Tensor&>) {
+      inputs.push_back(arg);
+      is_tensor.push_back(true);
+    } else if constexpr (std::is_same_v<std::remove_const_t<A>, std::optional<Tensor>>) {
       inputs.push_back(arg.value_or(Tensor()));
+      is_tensor.push_back(true);
+    } else if constexpr (ListOfTensors<A>) {
+      for (const Tensor& t : arg) collect(inputs, is_tensor, t);
+    } else {
+      is_tensor.push_back(false);
+    }
   }
   static variable_list to_list(const Tensor& t) { return {t}; }
   static variable_list to_list(const variable_list& list) { return list; }

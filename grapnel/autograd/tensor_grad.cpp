@@ -3,6 +3,7 @@
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/meta.h"
+#include "grapnel/base/log.h"
 #include "grapnel/ops/define.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/on_failure.h"
@@ -53,10 +54,23 @@ int Tensor::output_nr() const {
   return meta ? static_cast<int>(meta->output_nr) : 0;
 }
 
+namespace {
+[[gnu::cold]] void warn_not_kept(const AutogradMeta& meta, const void* caller) {
+  const void* const place = base::current_call_site() ? base::current_call_site() : caller;
+  if (!base::first_at(place, "grad")) return;
+  base::warn(str("grad: this tensor is the result of ", meta.grad_fn->name(),
+                 ", whose gradient is not kept; it is undefined (at ", base::describe({place}),
+                 ").\nCall retain_grad() on it before the backward pass, or ask a leaf."));
+}
+}  // namespace
+
 const Tensor& Tensor::grad() const {
   static const Tensor none;
   const AutogradMeta* meta = impl().autograd;
-  return meta ? meta->grad : none;
+  if (!meta) return none;
+  if (!meta->grad.defined() && meta->grad_fn && !meta->retains_grad) [[unlikely]]
+    warn_not_kept(*meta, __builtin_return_address(0));
+  return meta->grad;
 }
 Tensor& Tensor::mutable_grad() const {
   AutogradMeta& meta = autograd_meta(*this);

@@ -2,6 +2,9 @@
 
 #include <cstdio>
 #include <mutex>
+#include <set>
+#include <string_view>
+#include <utility>
 
 namespace grapnel {
 
@@ -30,6 +33,13 @@ void base::warn(const std::string& message) {
     fn = handler().fn;
   }
   if (fn) fn(message);
+}
+
+bool base::first_at(const void* call_site, const char* what) {
+  static auto* mutex = new std::mutex;
+  static auto* seen = new std::set<std::pair<const void*, std::string_view>>;
+  std::lock_guard lock(*mutex);
+  return seen->emplace(call_site, what).second;
 }
 
 }  // namespace grapnel

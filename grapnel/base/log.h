@@ -13,6 +13,9 @@ void set_warning_handler(std::function<void(const std::string&)> handler);
 namespace base {
 /// Hands a warning to the handler, which prints it unless it was replaced.
 void warn(const std::string& message);
-}
+/// True for one caller per `what` (a literal) and place in the program: what happens in a loop is
+/// said once.
+bool first_at(const void* call_site, const char* what);
+}  // namespace base
 
 }  // namespace grapnel

@@ -52,8 +52,12 @@ class OrderedDict {
     return *found;
   }
   const Value& operator[](const Key& key) const { return const_cast<OrderedDict&>(*this)[key]; }
-  Item& operator[](size_t i) { return items_.at(i); }
-  const Item& operator[](size_t i) const { return items_.at(i); }
+  Item& operator[](size_t i) { return const_cast<Item&>(std::as_const(*this)[i]); }
+  const Item& operator[](size_t i) const {
+    check(i < items_.size(), what_, ": there is no item ", i, ", the dictionary has ",
+          items_.size(), ".");
+    return items_[i];
+  }
 
   /// Throws when the key exists.
   Value& insert(Key key, Value value) {
@@ -102,10 +106,18 @@ class OrderedDict {
   auto end() { return items_.end(); }
   auto begin() const { return items_.begin(); }
   auto end() const { return items_.end(); }
-  Item& front() { return items_.front(); }
-  Item& back() { return items_.back(); }
+  /// The first and the last item; throw when there is none.
+  Item& front() { return items_[position_in_filled(0)]; }
+  Item& back() { return items_[position_in_filled(items_.size() - 1)]; }
+  const Item& front() const { return items_[position_in_filled(0)]; }
+  const Item& back() const { return items_[position_in_filled(items_.size() - 1)]; }
 
  private:
+  size_t position_in_filled(size_t i) const {
+    check(!items_.empty(), what_, ": front() and back() were asked of an empty dictionary.");
+    return i;
+  }
+
   std::string what_ = "Key";
   std::vector<Item> items_;
   std::unordered_map<Key, size_t> index_;

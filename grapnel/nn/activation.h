@@ -1,6 +1,7 @@
 /// Modules without parameters (PReLU aside): activations, Softmax, Dropout.
 #pragma once
 
+#include <limits>
 #include <string>
 
 #include "grapnel/base/arg.h"
@@ -30,7 +31,8 @@ GRAPNEL_ACTIVATION(SiLU, input.silu());
 /// x * tanh(softplus(x))
 GRAPNEL_ACTIVATION(Mish, input* softplus(input).tanh());
 /// log(sigmoid(x)), computed without overflow.
-GRAPNEL_ACTIVATION(LogSigmoid, -softplus(-input));
+GRAPNEL_ACTIVATION(LogSigmoid,
+                   -softplus(-input, 1, std::numeric_limits<double>::infinity()));
 /// x / (1 + |x|)
 GRAPNEL_ACTIVATION(Softsign, input / (1 + input.abs()));
 /// x limited to [0, 6].
@@ -122,7 +124,11 @@ struct HardtanhOptions {
 /// x limited to [min_val, max_val].
 class HardtanhImpl : public Cloneable<HardtanhImpl> {
  public:
-  explicit HardtanhImpl(const HardtanhOptions& options_ = {}) : options(options_) {}
+  explicit HardtanhImpl(const HardtanhOptions& options_ = {}) : options(options_) {
+    check(options.min_val() < options.max_val(),
+          "Hardtanh: min_val must be less than max_val, got ", options.min_val(), " and ",
+          options.max_val(), ".");
+  }
   void reset() override {}
   void pretty_print(std::ostream& stream) const override {
     stream << "grapnel::nn::Hardtanh(min_val=" << options.min_val()

@@ -10,6 +10,7 @@
 #include <memory>
 #include <tuple>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 
 #include "grapnel/nn/module.h"
@@ -163,6 +164,9 @@ auto call(const std::shared_ptr<M>& module, A&&... args)
 }
 
 /// A module that can be copied: `reset()` builds all members, and clone() fills in the values.
+/// Plain members are copied, those of submodules as well. But a submodule stays the one that
+/// reset() built, plain members included, if somebody outside of it holds one of its tensors, as
+/// for tied weights.
 template <class Derived>
 class Cloneable : public Module {
  public:
@@ -174,6 +178,10 @@ class Cloneable : public Module {
   auto operator()(A&&... args) -> decltype(call(std::declval<D&>(), std::forward<A>(args)...)) {
     return call(static_cast<D&>(*this), std::forward<A>(args)...);
   }
+
+ protected:
+  void clone_(const Module& other) override;
+  bool shared_outside_() const override;
 };
 
 namespace detail {
@@ -202,8 +210,31 @@ std::shared_ptr<Module> Cloneable<Derived>::clone() const {
     detail::KeepGenerator keep;
     copy->reset();
   }
-  base.clone_(*this);
+  base.Module::clone_(*this);
   return copy;
+}
+
+template <class Derived>
+bool Cloneable<Derived>::shared_outside_() const {
+  // A copy has as many handles as this module: if that doubles the owners, there are no others.
+  const std::vector<size_t> before = owners_();
+  const Derived copy(static_cast<const Derived&>(*this));
+  std::vector<size_t> twice = before;
+  for (size_t& n : twice) n *= 2;
+  return owners_() != twice || Module::shared_outside_();
+}
+
+template <class Derived>
+void Cloneable<Derived>::clone_(const Module& other) {
+  if constexpr (std::is_copy_assignable_v<Derived>) {
+    // This module was built by the reset() of the one around it, and knows no plain members.
+    if (typeid(other) == typeid(Derived) && typeid(*this) == typeid(Derived) &&
+        !shared_outside_()) {
+      static_cast<Derived&>(*this) = static_cast<const Derived&>(*other.clone());
+      return;
+    }
+  }
+  Module::clone_(other);
 }
 
 }  // namespace grapnel::nn

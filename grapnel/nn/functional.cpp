@@ -5,6 +5,8 @@
 
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/half.h"
+#include "grapnel/ops/broadcast_warning.h"
+#include "grapnel/ops/op_site.h"
 #include "grapnel/tensor/tensor_index.h"
 
 namespace grapnel::nn::functional {
@@ -125,22 +127,27 @@ Tensor reduced(const Tensor& loss, Reduce reduction) {
 
 Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
                             Reduce reduction) {
-  Tensor loss = -(target * x.log().clamp_min(-100) + (1 - target) * (1 - x).log().clamp_min(-100));
-  if (weight.defined()) loss = loss * weight;
-  return reduced(loss, reduction);
+  GRAPNEL_CALL_SITE;
+  return grapnel::binary_cross_entropy(x, target, weight, reduction);
 }
 
+// A square up to a distance and a line beyond it. Written so that no part of it is infinite where
+// the loss is not.
 Tensor huber_loss(const Tensor& x, const Tensor& target, Reduce reduction, double delta) {
+  GRAPNEL_CALL_SITE;
   check(delta > 0, "huber_loss: delta must be positive, got ", delta, ".");
-  const Tensor d = (x - target).abs();
-  return reduced(where(d < delta, 0.5 * d * d, delta * (d - 0.5 * delta)), reduction);
+  const Tensor d = (x - target).abs(), near = d.clamp_max(delta);
+  warn_if_broadcast("huber_loss", x, target);
+  return reduced(0.5 * near * near + delta * (d - near), reduction);
 }
 
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduce reduction, double beta) {
+  GRAPNEL_CALL_SITE;
   check(beta >= 0, "smooth_l1_loss: beta must not be negative, got ", beta, ".");
   if (beta == 0) return l1_loss(x, target, reduction);
-  const Tensor d = (x - target).abs();
-  return reduced(where(d < beta, 0.5 * d * d / beta, d - 0.5 * beta), reduction);
+  const Tensor d = (x - target).abs(), near = d.clamp_max(beta);
+  warn_if_broadcast("smooth_l1_loss", x, target);
+  return reduced(0.5 * near * near / beta + (d - near), reduction);
 }
 
 Tensor kl_div(const Tensor& x, const Tensor& target, KLReduce reduction, bool log_target) {

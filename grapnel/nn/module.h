@@ -184,6 +184,10 @@ class Module : public std::enable_shared_from_this<Module> {
 
   /// For clone(): takes over values and hooks of `other`, which has the same members.
   virtual void clone_(const Module& other);
+  /// For clone(): whether anybody outside holds one of the tensors or modules in here.
+  virtual bool shared_outside_() const;
+  /// How many handles there are of each parameter, buffer and submodule of this module.
+  std::vector<size_t> owners_() const;
 
  private:
   template <class>

@@ -2,6 +2,7 @@
 #include "grapnel/ops/functions.h"
 
 #include "grapnel/ops/argument_check.h"
+#include "grapnel/ops/assign.h"
 #include "grapnel/ops/number_operand.h"
 #include "grapnel/ops/op_site.h"
 
@@ -91,10 +92,17 @@ Tensor operator!(const Tensor& x) {
     GRAPNEL_CALL_SITE;                            \
     return call_inplace<Def>(*this, other);       \
   }
-#define GRAPNEL_COMPOUND(symbol, Def, B)             \
-  Tensor& operator symbol(Tensor & a, const B & b) { \
-    GRAPNEL_CALL_SITE;                               \
-    return call_inplace<Def>(a, b);                  \
+#define GRAPNEL_COMPOUND(symbol, Def, B)              \
+  Tensor& operator symbol(Tensor & a, const B & b) {  \
+    GRAPNEL_CALL_SITE;                                \
+    return call_inplace<Def>(a, b);                   \
+  }                                                   \
+  Tensor& operator symbol(Tensor && a, const B & b) { \
+    GRAPNEL_CALL_SITE;                                \
+    check_assignable(a, #symbol);                     \
+    call_inplace<Def>(a, b);                          \
+    put_back(a);                                      \
+    return a;                                         \
   }
 
 #define GRAPNEL_DEFINE(name, Def)             \

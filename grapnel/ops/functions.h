@@ -51,15 +51,17 @@ Tensor operator/(const Tensor& a, const Tensor& b);
 Tensor operator/(const Tensor& a, const Scalar& b);
 Tensor operator/(const Scalar& a, const Tensor& b);
 Tensor operator-(const Tensor& x);
-/// In place: the left side keeps its type and shape.
-Tensor& operator+=(Tensor& a, const Tensor& b);
-Tensor& operator+=(Tensor& a, const Scalar& b);
-Tensor& operator-=(Tensor& a, const Tensor& b);
-Tensor& operator-=(Tensor& a, const Scalar& b);
-Tensor& operator*=(Tensor& a, const Tensor& b);
-Tensor& operator*=(Tensor& a, const Scalar& b);
-Tensor& operator/=(Tensor& a, const Tensor& b);
-Tensor& operator/=(Tensor& a, const Scalar& b);
+/// In place: the left side keeps its type and shape. A temporary is written to as well: x[0] += y changes x.
+#define GRAPNEL_DECLARE(symbol)                           \
+  Tensor& operator symbol(Tensor & a, const Tensor & b);  \
+  Tensor& operator symbol(Tensor & a, const Scalar & b);  \
+  Tensor& operator symbol(Tensor && a, const Tensor & b); \
+  Tensor& operator symbol(Tensor && a, const Scalar & b);
+GRAPNEL_DECLARE(+=)
+GRAPNEL_DECLARE(-=)
+GRAPNEL_DECLARE(*=)
+GRAPNEL_DECLARE(/=)
+#undef GRAPNEL_DECLARE
 #define GRAPNEL_DECLARE(symbol, name)                       \
   Tensor operator symbol(const Tensor& a, const Tensor& b); \
   Tensor operator symbol(const Tensor& a, const Scalar& b);
@@ -295,6 +297,10 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& w
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduce reduction = Reduce::mean);
 /// The absolute difference.
 Tensor l1_loss(const Tensor& x, const Tensor& target, Reduce reduction = Reduce::mean);
+/// Targets and x are probabilities. Logarithms are not below -100, and the gradient stays finite
+/// where x is 0 or 1.
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight = {},
+                            Reduce reduction = Reduce::mean);
 /// The cross entropy of sigmoid(logits) and a probability, computed without overflow.
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target,
                                         const Tensor& weight = {}, const Tensor& pos_weight = {},

@@ -1,6 +1,7 @@
 /// gather and scatter: one position per element.
 #include "grapnel/ops/defs/index.h"
 #include "grapnel/ops/lines.h"
+#include "grapnel/ops/assign.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
 
@@ -180,7 +181,7 @@ Tensor spread(const Scalar& value, const Tensor& x, const Tensor& index) {
 
 Tensor Tensor::gather(int64_t dim, const Tensor& index) const {
   GRAPNEL_CALL_SITE;
-  return apply<Gather>(along(*this, dim, "gather"), *this, index);
+  return picked_copy(apply<Gather>(along(*this, dim, "gather"), *this, index));
 }
 Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& source) const {
   GRAPNEL_CALL_SITE;

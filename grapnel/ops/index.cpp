@@ -2,6 +2,7 @@
 /// index tensors, of which one tensor of positions is made (Note [Row index]).
 #include "grapnel/ops/defs/index.h"
 
+#include "grapnel/ops/assign.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
 #include "grapnel/tensor/tensor_index.h"
@@ -52,7 +53,7 @@ int64_t dims_used(const TensorIndex& index) {
 
 Tensor positions_of(bool on) { return on ? zeros({1}, kInt64) : zeros({0}, kInt64); }
 
-Selection select_parts(const Tensor& x, const std::vector<TensorIndex>& indices) {
+Selection select_parts(const Tensor& x, const IndexList& indices) {
   int64_t used = 0, ellipses = 0;
   for (const TensorIndex& index : indices) {
     used += dims_used(index);
@@ -148,22 +149,29 @@ Tensor spread(Tensor value, const Shape& sizes) {
   return value.shape() == sizes ? value : value.expand(sizes);
 }
 
+/// `caller` is the argument of the public call: see Note [Assignment to a temporary].
+Tensor picked_by(const Tensor& x, const IndexList& indices, const IndexArgument& caller) {
+  const Selection s = select_parts(x, indices);
+  // Always a tensor of its own, also for x.index({}).
+  if (s.parts.empty()) return s.view.is_same(x) ? s.view.view(x.shape()) : s.view;
+  const Rows rows = rows_of(s);
+  Tensor copy = index_rows(s.view, rows.dims, rows.positions);
+  caller.remember(copy, s.view, rows.dims, rows.positions);
+  return copy;
+}
+
 }  // namespace
 
-Tensor Tensor::index(const std::vector<TensorIndex>& indices) const {
+Tensor Tensor::index(const IndexList& indices) const {
   GRAPNEL_CALL_SITE;
-  const Selection s = select_parts(*this, indices);
-  // Always a tensor of its own, also for x.index({}).
-  if (s.parts.empty()) return s.view.is_same(*this) ? s.view.view(shape()) : s.view;
-  const Rows rows = rows_of(s);
-  return index_rows(s.view, rows.dims, rows.positions);
+  return picked_by(*this, indices, indices);
 }
-Tensor Tensor::operator[](const Tensor& indices) const {
+Tensor Tensor::operator[](const IndexTensor& indices) const {
   GRAPNEL_CALL_SITE;
-  return index({indices});
+  return picked_by(*this, {indices.tensor}, indices);
 }
 
-Tensor& Tensor::index_put_(const std::vector<TensorIndex>& indices, const Tensor& values) const {
+Tensor& Tensor::index_put_(const IndexList& indices, const Tensor& values) const {
   GRAPNEL_CALL_SITE;
   const Selection s = select_parts(*this, indices);
   if (s.parts.empty()) {
@@ -179,7 +187,7 @@ Tensor& Tensor::index_put_(const std::vector<TensorIndex>& indices, const Tensor
   }
   return const_cast<Tensor&>(*this);
 }
-Tensor& Tensor::index_put_(const std::vector<TensorIndex>& indices, const Scalar& value) const {
+Tensor& Tensor::index_put_(const IndexList& indices, const Scalar& value) const {
   GRAPNEL_CALL_SITE;
   return index_put_(indices, scalar_tensor(value, dtype()));
 }
@@ -191,7 +199,7 @@ Tensor Tensor::index_select(int64_t dim, const Tensor& index) const {
   check_index_type(index, "index_select");
   const int at = wrap_dim(dim, shape().size(), "index_select");
   const Tensor positions = vector_of(index, "index_select");
-  if (this->dim() > 0) return apply<IndexSelect>({Shape{at}}, *this, positions);
+  if (this->dim() > 0) return picked_copy(apply<IndexSelect>({Shape{at}}, *this, positions));
   check(positions.numel() == 1, "index_select: a 0-dimensional tensor takes one index, got ",
         positions.numel(), ".");
   return reshape({1}).index_select(0, positions).reshape({});
@@ -258,7 +266,7 @@ Tensor Tensor::masked_select(const Tensor& mask) const {
   for (int i = 0; i < sizes.size(); ++i) dims.push_back(i);
   const Tensor all = shape() == sizes ? *this : expand(sizes),
                on = mask.shape() == sizes ? mask : mask.expand(sizes);
-  return index_rows(all, dims, mask_positions(on));
+  return picked_copy(index_rows(all, dims, mask_positions(on)));
 }
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
   GRAPNEL_CALL_SITE;

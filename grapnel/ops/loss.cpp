@@ -1,7 +1,10 @@
 /// Losses, composed of other ops.
 #include <limits>
 
+#include "grapnel/base/log.h"
 #include "grapnel/ops/autocast.h"
+#include "grapnel/ops/broadcast_warning.h"
+#include "grapnel/ops/defs/activation.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/op_site.h"
@@ -96,8 +99,9 @@ Tensor cross_entropy_with_probabilities(const Tensor& logits, const Tensor& targ
   return reduced(-terms.sum(dim), reduction);
 }
 
-Tensor difference(std::string_view op, const Tensor& x, const Tensor& target) {
-  broadcast_shapes(x.shape(), target.shape(), op.data());
+Tensor difference(const char* op, const Tensor& x, const Tensor& target) {
+  broadcast_shapes(x.shape(), target.shape(), op);
+  warn_if_broadcast(op, x, target);
   return x - target;
 }
 
@@ -139,6 +143,16 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& w
          even * (label_smoothing / static_cast<double>(logits.size(dim)));
 }
 
+void warn_if_broadcast(const char* op, const Tensor& x, const Tensor& target) {
+  if (x.shape() == target.shape()) return;
+  const void* const place = base::current_call_site();
+  if (!base::first_at(place, op)) return;
+  base::warn(str(op, ": x has shape ", x.shape(), " and the target ", target.shape(),
+                 "; they are broadcast against each other, which is rarely meant (at ",
+                 base::describe({place}),
+                 ").\nGive both one shape, for example target.view_as(x)."));
+}
+
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduce reduction) {
   GRAPNEL_CALL_SITE;
   if (autocast::widens(x)) [[unlikely]]
@@ -150,6 +164,18 @@ Tensor l1_loss(const Tensor& x, const Tensor& target, Reduce reduction) {
   if (autocast::widens(x)) [[unlikely]]
     return l1_loss(autocast::wide(x), autocast::wide(target), reduction);
   return reduced(abs(difference("l1_loss", x, target)), reduction);
+}
+
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
+                            Reduce reduction) {
+  GRAPNEL_CALL_SITE;
+  if (autocast::widens(x)) [[unlikely]]
+    return binary_cross_entropy(autocast::wide(x), autocast::wide(target), weight, reduction);
+  check(x.shape() == target.shape(), "binary_cross_entropy: target must have the shape of x, ",
+        x.shape(), ", got ", target.shape(),
+        ".\nGive both one shape, for example target.view_as(x).");
+  const Tensor losses = apply<BinaryCrossEntropy>(x, target);
+  return reduced(weight.defined() ? losses * weight : losses, reduction);
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target,

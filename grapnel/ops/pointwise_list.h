@@ -16,6 +16,6 @@ using PointwiseOps =
            BitwiseAnd, BitwiseOr, BitwiseXor, Where, MaskedFill, Clamp, ClampMin, ClampMax,  //
            Sqrt, Rsqrt, Exp, Exp2, Expm1, Log, Log1p, Log2, Log10, Sin, Cos, Tan, Asin, Acos, Atan,
            Atan2, Sinh, Cosh, Tanh, Erf, Erfc, Relu, ReluBackward, LeakyRelu, Sigmoid, Silu, Gelu,
-           GeluTanh, Softplus, Elu>;
+           GeluTanh, Softplus, Elu, BinaryCrossEntropy>;
 
 }  // namespace grapnel

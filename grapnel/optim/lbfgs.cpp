@@ -158,6 +158,7 @@ LBFGS::Point LBFGS::strong_wolfe(const LossClosure& closure, double t, const Ten
 Tensor LBFGS::run(const LossClosure& closure) {
   check(param_groups().size() == 1, "LBFGS: all parameters have to be in one group, there are ",
         param_groups().size(), ".");
+  check(size() > 0, "LBFGS: there are no parameters.");
   check(static_cast<bool>(closure),
         "LBFGS: step needs a closure that computes the loss anew: opt.step([&] { opt.zero_grad(); "
         "...; "
@@ -176,6 +177,8 @@ Tensor LBFGS::run(const LossClosure& closure) {
   int64_t evaluations = 1;
   ++s.func_evals;
   Tensor grad = flat_grad();
+  // What was learned about other parameters says nothing about these.
+  if (s.d.defined() && s.d.numel() != grad.numel()) s = LBFGSParamState();
   if (grad.abs().max().item<double>() <= o.tolerance_grad()) return original;
 
   for (int64_t n = 1; n <= o.max_iter(); ++n) {

@@ -21,24 +21,65 @@ void run_hooks(const HookList<Hook>& list, A&... args) {
 }  // namespace
 
 void Optimizer::add_param_group(OptimizerParamGroup group) {
-  if (!group.has_options()) group.set_options(defaults_->clone());
-  group.options().validate();
-  const OptimizerOptions &given = group.options(), &expected = *defaults_;
-  check(typeid(given) == typeid(expected),
-        "add_param_group: the options are those of another optimiser.");
-  std::unordered_map<const TensorImpl*, bool> seen;
-  for (size_t i = 0; i < group.params().size(); ++i) {
-    const Tensor& p = group.params()[i];
-    check(p.defined(), "add_param_group: parameter ", i, " is undefined.");
-    check(p.is_leaf(), "add_param_group: parameter ", i,
-          " is the result of an operation; only leaves can be optimised.");
-    check(!slots_.contains(p.impl_ptr()) && seen.emplace(p.impl_ptr(), true).second,
-          "add_param_group: parameter ", i, " of shape ", p.shape(),
-          " is already in a group of this optimiser.");
-  }
-  for (const Tensor& p : group.params())
-    slots_.emplace(p.impl_ptr(), Slot{groups_.size(), slots_.size(), make_state()});
   groups_.push_back(std::move(group));
+  try {
+    take_over_groups();
+  } catch (...) {
+    groups_.pop_back();
+    throw;
+  }
+}
+
+size_t Optimizer::size() const {
+  size_t n = 0;
+  for (const OptimizerParamGroup& group : groups_) n += group.params().size();
+  return n;
+}
+
+bool Optimizer::is_known() const {
+  size_t number = 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (!groups_[g].has_options()) return false;
+    for (const Tensor& p : groups_[g].params())
+      if (number == order_.size() || order_[number++] != Place{p.impl_ptr(), g}) return false;
+  }
+  return number == order_.size();
+}
+
+bool Optimizer::take_over_groups() {
+  if (is_known()) [[likely]]
+    return false;
+  std::unordered_map<const TensorImpl*, Slot> slots;
+  std::vector<Place> order;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    OptimizerParamGroup& group = groups_[g];
+    if (group.has_options()) {
+      const OptimizerOptions &given = group.options(), &expected = *defaults_;
+      given.validate();
+      check(typeid(given) == typeid(expected), "add_param_group: the options of group ", g,
+            " are those of another optimiser.");
+    }
+    for (size_t i = 0; i < group.params().size(); ++i) {
+      const Tensor& p = group.params()[i];
+      check(p.defined(), "add_param_group: parameter ", i, " of group ", g, " is undefined.");
+      check(p.is_leaf(), "add_param_group: parameter ", i, " of group ", g,
+            " is the result of an operation; only leaves can be optimised.");
+      const Slot* known = find(p);
+      const bool added =
+          slots
+              .emplace(p.impl_ptr(),
+                       Slot{p, g, slots.size(), known != nullptr ? known->state : make_state()})
+              .second;
+      check(added, "add_param_group: parameter ", i, " of group ", g, ", of shape ", p.shape(),
+            ", is already in a group of this optimiser.");
+      order.emplace_back(p.impl_ptr(), g);
+    }
+  }
+  for (OptimizerParamGroup& group : groups_)
+    if (!group.has_options()) group.set_options(defaults_->clone());
+  slots_ = std::move(slots);
+  order_ = std::move(order);
+  return true;
 }
 
 Optimizer::Slot* Optimizer::find(const Tensor& param) {
@@ -83,6 +124,7 @@ Tensor Optimizer::step(LossClosure closure) {
   OptimizerHooks& global = global_optimizer_hooks();
   run_hooks(global.step_pre, *this, closure);
   run_hooks(hooks_.step_pre, *this, closure);
+  take_over_groups();
   Tensor loss = run(closure);
   run_hooks(hooks_.step_post, *this);
   run_hooks(global.step_post, *this);
@@ -99,7 +141,7 @@ Tensor Optimizer::run(const LossClosure& closure) {
   UpdatePass pass;
   try {
     for (const OptimizerParamGroup& group : groups_)
-      for (const Tensor& p : group.params()) add_update(pass, p, p.grad(), *find(p));
+      for (const Tensor& p : group.params()) add_update(pass, p, p.grad(), slot_of(p));
   } catch (...) {
     pass.run();  // what came before has counted its step already
     throw;
@@ -158,7 +200,10 @@ bool Optimizer::fits(const std::string&, const Tensor& saved, const Tensor& para
 
 Optimizer::Slot& Optimizer::slot_of(const Tensor& param) {
   Slot* slot = param.defined() ? find(param) : nullptr;
-  check(slot != nullptr, "step_param: the tensor is no parameter of this optimiser.");
+  check(slot != nullptr,
+        "step: the tensor is no parameter of this optimiser.\nA parameter that was put into a "
+        "group's list by hand is known from the next step() on; add_param_group makes it known at "
+        "once.");
   return *slot;
 }
 
@@ -190,11 +235,12 @@ void Optimizer::zero_grad(bool set_to_none) {
 
 OptimizerStateDict Optimizer::state_dict() {
   run_hooks(hooks_.save_pre, *this);
+  take_over_groups();
   OptimizerStateDict out;
   for (const OptimizerParamGroup& group : groups_) {
     OptimizerStateDict::Group saved{group.options().to_map(), {}};
     for (const Tensor& p : group.params()) {
-      const Slot& slot = *find(p);
+      const Slot& slot = slot_of(p);
       saved.params.push_back(static_cast<int64_t>(slot.number));
       if (auto state = slot.state->to_map(); !state.empty())
         out.state.emplace(static_cast<int64_t>(slot.number), std::move(state));
@@ -208,6 +254,7 @@ OptimizerStateDict Optimizer::state_dict() {
 void Optimizer::load_state_dict(const OptimizerStateDict& state_dict) {
   OptimizerStateDict dict = state_dict;
   run_hooks(hooks_.load_pre, *this, dict);
+  take_over_groups();
 
   check(dict.param_groups.size() == groups_.size(), "load_state_dict: the saved optimiser has ",
         dict.param_groups.size(), " groups of parameters, this one has ", groups_.size(), ".");
@@ -238,7 +285,7 @@ void Optimizer::load_state_dict(const OptimizerStateDict& state_dict) {
           }
         state->from_map(entries);
       }
-      states.emplace_back(find(params[i]), std::move(state));
+      states.emplace_back(&slot_of(params[i]), std::move(state));
     }
   }
   for (auto& [slot, state] : states) slot->state = std::move(state);

@@ -61,8 +61,16 @@ class OptimizerParamGroup {
     return *this;
   }
   bool has_options() const { return options_ != nullptr; }
-  OptimizerOptions& options() { return *options_; }
-  const OptimizerOptions& options() const { return *options_; }
+  /// Throws while the group has none.
+  OptimizerOptions& options() {
+    return const_cast<OptimizerOptions&>(std::as_const(*this).options());
+  }
+  const OptimizerOptions& options() const {
+    check(options_ != nullptr,
+          "options: this group of parameters has none yet; it gets the optimiser's defaults with "
+          "add_param_group, or at the next step.");
+    return *options_;
+  }
   void set_options(std::unique_ptr<OptimizerOptions> options) { options_ = std::move(options); }
   std::vector<Tensor>& params() { return params_; }
   const std::vector<Tensor>& params() const { return params_; }
@@ -120,11 +128,13 @@ class Optimizer {
 
   /// The parameters must be leaves and in no group yet.
   void add_param_group(OptimizerParamGroup group);
+  /// Groups and their lists may be changed: the next step takes parameters that are new without a
+  /// state, and forgets those that are gone.
   std::vector<OptimizerParamGroup>& param_groups() { return groups_; }
   const std::vector<OptimizerParamGroup>& param_groups() const { return groups_; }
   OptimizerOptions& defaults() { return *defaults_; }
   /// Number of parameters in all groups.
-  size_t size() const { return slots_.size(); }
+  size_t size() const;
 
   OptimizerStateDict state_dict();
   /// Checks everything first; if something does not fit, nothing is changed.
@@ -179,6 +189,8 @@ class Optimizer {
   virtual Update update(const Tensor& param, const Tensor& grad, const OptimizerOptions& options,
                         OptimizerParamState& state) = 0;
   OptimizerParamState& state_of(const Tensor& param);
+  /// Takes over what was changed in param_groups(); true if anything was.
+  bool take_over_groups();
   /// The step itself, between the hooks: evaluates the closure if there is one and updates every
   /// parameter that has a gradient.
   virtual Tensor run(const LossClosure& closure);
@@ -192,11 +204,14 @@ class Optimizer {
  private:
   /// A parameter, its group and its state.
   struct Slot {
+    Tensor param;  ///< kept, so that no other tensor can have its place in memory
     size_t group;
     size_t number;
     std::shared_ptr<OptimizerParamState> state;
   };
   Slot* find(const Tensor& param);
+  /// Whether the groups hold what they held when they were last taken over.
+  bool is_known() const;
   Slot& slot_of(const Tensor& param);
   /// What is to be done to a parameter that has a gradient. While recording, `restore` gets what
   /// makes its state what it was.
@@ -206,9 +221,11 @@ class Optimizer {
 
   std::unique_ptr<OptimizerOptions> defaults_;
   std::vector<OptimizerParamGroup> groups_;
-  // Made complete by add_param_group, so that hooks on several threads may step different
-  // parameters.
+  // Made complete by add_param_group and at the beginning of a step, so that hooks on several
+  // threads may step different parameters.
   std::unordered_map<const TensorImpl*, Slot> slots_;
+  using Place = std::pair<const TensorImpl*, size_t>;  // a parameter and its group
+  std::vector<Place> order_;
   OptimizerHooks hooks_;
 };
 

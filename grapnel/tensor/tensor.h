@@ -30,7 +30,8 @@ namespace grapnel {
 class Tensor;
 template <class T, size_t N>
 class TensorAccessor;
-class TensorIndex;
+class IndexList;
+class IndexTensor;
 using TensorPair = std::tuple<Tensor, Tensor>;
 
 /// A counted handle of a view (shape, strides, type) of shared storage, maybe with a place in the
@@ -39,6 +40,16 @@ class Tensor {
  public:
   Tensor() = default;
   explicit Tensor(IntrusivePtr<TensorImpl> impl) : impl_(std::move(impl)) {}
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  ~Tensor() = default;
+  /// What has a name becomes another handle of `other`.
+  Tensor& operator=(const Tensor& other) & noexcept = default;
+  Tensor& operator=(Tensor&& other) & noexcept = default;
+  /// A temporary is written to: `x[0] = y` and `x.index({mask}) = 1` change x, as copy_, fill_ and
+  /// index_put_ do. See Note [Assignment to a temporary] in ops/assign.cpp.
+  Tensor& operator=(const Tensor& values) &&;
+  Tensor& operator=(const Scalar& value) &&;
 
   // --- What it is ---
   bool defined() const { return static_cast<bool>(impl_); }
@@ -122,10 +133,10 @@ class Tensor {
   std::vector<Tensor> split_with_sizes(IntArrayRef sizes, int64_t dim = 0) const;
   std::vector<Tensor> chunk(int64_t chunks, int64_t dim = 0) const;
   Tensor operator[](int64_t index) const { return select(0, index); }
-  Tensor operator[](const Tensor& indices) const;
-  Tensor index(const std::vector<TensorIndex>& indices) const;
-  Tensor& index_put_(const std::vector<TensorIndex>& indices, const Tensor& values) const;
-  Tensor& index_put_(const std::vector<TensorIndex>& indices, const Scalar& value) const;
+  Tensor operator[](const IndexTensor& indices) const;
+  Tensor index(const IndexList& indices) const;
+  Tensor& index_put_(const IndexList& indices, const Tensor& values) const;
+  Tensor& index_put_(const IndexList& indices, const Scalar& value) const;
   Tensor contiguous() const;
   Tensor clone() const;
   Tensor to(DType dtype) const;
@@ -333,6 +344,35 @@ using TensorList = std::span<const Tensor>;
 using Variable = Tensor;
 
 std::ostream& operator<<(std::ostream& out, const Tensor& t);
+
+/// What stands in the brackets of x[t] and x.index({...}). As a temporary of the call it lives
+/// until the end of the expression, and knows until then of which part of x the result is a copy:
+/// an assignment to the result is meant for x. See Note [Assignment to a temporary] in
+/// ops/assign.cpp.
+class IndexArgument {
+ public:
+  IndexArgument() = default;
+  ~IndexArgument() {
+    if (copied_ != nullptr) [[unlikely]]
+      forget();
+  }
+  IndexArgument(const IndexArgument&) = delete;
+  IndexArgument& operator=(const IndexArgument&) = delete;
+
+  /// `copy` holds the rows of `view` at `positions`, counted through the dimensions `dims`.
+  void remember(const Tensor& copy, Tensor view, const Shape& dims, Tensor positions) const;
+
+ private:
+  void forget() noexcept;
+  mutable struct CopiedRows* copied_ = nullptr;
+};
+
+/// The tensor of positions, or the mask, in x[t].
+class IndexTensor : public IndexArgument {
+ public:
+  IndexTensor(const Tensor& t) : tensor(t) {}
+  const Tensor& tensor;
+};
 
 template <class T>
 T* Tensor::data_ptr() const {

@@ -5,9 +5,12 @@
 #pragma once
 
 #include <concepts>
+#include <initializer_list>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "grapnel/tensor/tensor.h"
 
@@ -58,6 +61,21 @@ class TensorIndex {
 
  private:
   Value value_;
+};
+
+/// All that stands between the brackets, borrowed: it is meant for arguments of functions.
+class IndexList : public IndexArgument {
+ public:
+  IndexList(std::initializer_list<TensorIndex> list)
+      : list_(std::data(list), list.size()) {}
+  IndexList(const std::vector<TensorIndex>& list) : list_(list) {}
+  IndexList(std::span<const TensorIndex> list) : list_(list) {}
+
+  auto begin() const { return list_.begin(); }
+  auto end() const { return list_.end(); }
+
+ private:
+  std::span<const TensorIndex> list_;
 };
 
 namespace indexing {

@@ -187,3 +187,20 @@ TEST_CASE("hooks can be listed with kind, name and place of registration") {
   CHECK(infos[2].kind == HookKind::post_accumulate);
   CHECK(infos[2].name == "step");
 }
+
+TEST_CASE("asking for a gradient that is not kept warns once per line and says what would keep it") {
+  std::vector<std::string> warnings;
+  set_warning_handler([&](const std::string& text) { warnings.push_back(text); });
+  auto x = leaf(2);
+  auto y = x * 3, z = x * 4;
+  z.retain_grad();
+  CHECK((!x.grad().defined() && !z.grad().defined()));
+  (y + z).backward();
+  for (int i = 0; i < 3; ++i) CHECK(!y.grad().defined());
+  CHECK((x.grad().defined() && z.grad().defined()));
+  set_warning_handler(nullptr);
+  REQUIRE(warnings.size() == 1);
+  CHECK(contains(warnings[0], "the result of mul"));
+  CHECK(contains(warnings[0], "handle_test.cpp:"));
+  CHECK(contains(warnings[0], "retain_grad()"));
+}

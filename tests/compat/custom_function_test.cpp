@@ -75,7 +75,101 @@ struct RowMax : torch::autograd::Function<RowMax> {
   }
 };
 
+/// factor * x * y, with the number between the tensors.
+struct Between : torch::autograd::Function<Between> {
+  static torch::Tensor forward(AutogradContext* ctx, double first, torch::Tensor x, int64_t factor,
+                               torch::Tensor y) {
+    ctx->save_for_backward({x, y});
+    ctx->saved_data["factor"] = factor * first;
+    return factor * first * x * y;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    auto saved = ctx->get_saved_variables();
+    auto g = grads[0] * ctx->saved_data["factor"].toDouble();
+    return {torch::Tensor(), g * saved[1], torch::Tensor(), g * saved[0]};
+  }
+};
+
+/// The same with gradients for tensors only, which leaves open whose they are.
+struct TooFew : torch::autograd::Function<TooFew> {
+  static torch::Tensor forward(AutogradContext*, double factor, torch::Tensor x) {
+    return factor * x;
+  }
+  static variable_list backward(AutogradContext*, variable_list grads) { return {grads[0]}; }
+};
+
+/// A gradient for a number.
+struct Misplaced : torch::autograd::Function<Misplaced> {
+  static torch::Tensor forward(AutogradContext*, double factor, torch::Tensor x) {
+    return factor * x;
+  }
+  static variable_list backward(AutogradContext*, variable_list grads) {
+    return {grads[0], grads[0]};
+  }
+};
+
+/// The sum of a list of tensors, each times its place in it.
+struct WeightedSum : torch::autograd::Function<WeightedSum> {
+  static torch::Tensor forward(AutogradContext* ctx, at::TensorList list, double factor,
+                               torch::Tensor last) {
+    ctx->saved_data["count"] = static_cast<int64_t>(list.size());
+    ctx->saved_data["factor"] = factor;
+    auto sum = last.clone();
+    for (size_t i = 0; i < list.size(); ++i) sum += list[i] * (factor * double(i));
+    return sum;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    variable_list out;
+    for (int64_t i = 0; i < ctx->saved_data["count"].toInt(); ++i)
+      out.push_back(grads[0] * (ctx->saved_data["factor"].toDouble() * double(i)));
+    out.push_back(torch::Tensor());
+    out.push_back(grads[0]);
+    return out;
+  }
+};
+
+/// Changes its argument behind the library's back, and says so.
+struct WriteRaw : torch::autograd::Function<WriteRaw> {
+  static torch::Tensor forward(AutogradContext* ctx, torch::Tensor x) {
+    x.data_ptr<float>()[0] = 100;
+    ctx->mark_dirty({x});
+    return x;
+  }
+  static variable_list backward(AutogradContext*, variable_list grads) { return grads; }
+};
+
 }  // namespace
+
+TEST_CASE("backward returns one gradient for every argument of forward, numbers included") {
+  auto x = torch::tensor({1.0, 2.0}, torch::requires_grad());
+  auto y = torch::tensor({3.0, 4.0}, torch::requires_grad());
+  Between::apply(0.5, x, 4, y).sum().backward();
+  CHECK(torch::equal(x.grad(), torch::tensor({6.0, 8.0})));
+  CHECK(torch::equal(y.grad(), torch::tensor({2.0, 4.0})));
+  CHECK_THROWS_AS(TooFew::apply(2.0, x).sum().backward(), std::exception);
+  CHECK_THROWS_AS(Misplaced::apply(2.0, x).sum().backward(), std::exception);
+}
+
+TEST_CASE("a list of tensors as an argument is differentiated, one gradient for each of them") {
+  std::vector<torch::Tensor> list;
+  for (int i = 0; i < 3; ++i) list.push_back(torch::ones({2}, torch::requires_grad()));
+  auto last = torch::ones({2}, torch::requires_grad());
+  auto out = WeightedSum::apply(at::TensorList(list), 10.0, last);
+  CHECK(out.requires_grad());
+  out.sum().backward();
+  CHECK(torch::equal(list[1].grad(), torch::full({2}, 10.0)));
+  CHECK(torch::equal(list[2].grad(), torch::full({2}, 20.0)));
+  CHECK(torch::equal(last.grad(), torch::ones({2})));
+}
+
+TEST_CASE("mark_dirty counts as a change, so that a tensor saved before is known to be stale") {
+  auto x = torch::ones({2}, torch::requires_grad());
+  auto y = x * 2, z = y * y;
+  const auto version = y._version();
+  WriteRaw::apply(y);
+  CHECK(y._version() > version);
+  CHECK_THROWS_AS(z.sum().backward(), c10::Error);
+}
 
 TEST_CASE("a custom linear function has the gradients of the built-in one") {
   torch::manual_seed(1);

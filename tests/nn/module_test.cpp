@@ -188,6 +188,73 @@ TEST_CASE(
   CHECK(module_hook == 2);
 }
 
+namespace {
+/// Plain members, at two levels; `tie` makes the outer module hold a tensor of the inner one.
+struct CountingImpl : nn::Cloneable<CountingImpl> {
+  int seen = 0;
+  std::string label;
+  nn::Linear fc{nullptr};
+  CountingImpl() { CountingImpl::reset(); }
+  void reset() override { fc = register_module("fc", nn::Linear(2, 2)); }
+  Tensor forward(const Tensor& x) { return fc(x) * (++seen); }
+};
+GRAPNEL_MODULE(Counting);
+struct OuterImpl : nn::Cloneable<OuterImpl> {
+  int own = 0;
+  Counting inner{nullptr};
+  OuterImpl() { OuterImpl::reset(); }
+  void reset() override { inner = register_module("inner", Counting()); }
+  Tensor forward(const Tensor& x) { return inner(x); }
+};
+GRAPNEL_MODULE(Outer);
+struct TopImpl : nn::Cloneable<TopImpl> {
+  bool tie;
+  Outer outer{nullptr};
+  Tensor tied;
+  explicit TopImpl(bool tie_) : tie(tie_) { TopImpl::reset(); }
+  void reset() override {
+    outer = register_module("outer", Outer());
+    if (tie) tied = outer->inner->fc->weight;
+  }
+};
+}  // namespace
+
+TEST_CASE("a clone keeps the plain members of submodules that reset() makes, at every depth") {
+  auto top = std::make_shared<TopImpl>(false);
+  top->outer->own = 7;
+  top->outer->inner->seen = 123;
+  top->outer->inner->label = "kept";
+  const auto copy = std::dynamic_pointer_cast<TopImpl>(top->clone());
+  CHECK(copy->outer->own == 7);
+  CHECK(copy->outer->inner->seen == 123);
+  CHECK(copy->outer->inner->label == "kept");
+  CHECK(copy->outer.ptr() != top->outer.ptr());
+  CHECK(copy->named_parameters()["outer.inner.fc.weight"].is_same(copy->outer->inner->fc->weight));
+  CHECK(!copy->outer->inner->fc->weight.is_alias_of(top->outer->inner->fc->weight));
+  CHECK(copy->outer->inner->fc->weight.equal(top->outer->inner->fc->weight));
+  copy->outer->inner->seen = 0;
+  CHECK(top->outer->inner->seen == 123);
+}
+
+TEST_CASE("a clone keeps tensors tied that reset() ties") {
+  auto top = std::make_shared<TopImpl>(true);
+  const auto copy = std::dynamic_pointer_cast<TopImpl>(top->clone());
+  CHECK(copy->tied.is_same(copy->outer->inner->fc->weight));
+  CHECK(copy->tied.is_same(copy->named_parameters()["outer.inner.fc.weight"]));
+  CHECK(copy->tied.equal(top->tied));
+  CHECK(!copy->tied.is_alias_of(top->tied));
+}
+
+TEST_CASE("the ends of an empty dictionary are errors") {
+  OrderedDict<std::string, int> dict("Name");
+  CHECK_THROWS_WITH_AS(dict.front(), doctest::Contains("empty dictionary"), Error);
+  CHECK_THROWS_WITH_AS(dict.back(), doctest::Contains("empty dictionary"), Error);
+  CHECK_THROWS_WITH_AS(dict[0], doctest::Contains("there is no item 0"), Error);
+  dict.insert("a", 1);
+  dict.insert("b", 2);
+  CHECK((dict.front().value() == 1 && dict.back().value() == 2));
+}
+
 TEST_CASE(
     "a sequential is cloned with everything in it; a module without reset() says what to do") {
   nn::Sequential seq(nn::Linear(2, 2), nn::ReLU());

@@ -1,6 +1,8 @@
 #include <cmath>
 
 #include "grapnel/autograd/gradcheck.h"
+#include "grapnel/base/log.h"
+#include "grapnel/nn/functional.h"
 #include "tests/ops/sweep.h"
 #include "tests/ops/values.h"
 
@@ -118,6 +120,28 @@ TEST_CASE("binary_cross_entropy_with_logits neither overflows nor loses small lo
   CHECK(gradient(tensor({0.0}, kFloat64), [](const Tensor& s) {
           return binary_cross_entropy_with_logits(s, ones({1}, kFloat64));
         }) == Values{-0.5});
+}
+
+TEST_CASE("binary_cross_entropy refuses a target of another shape") {
+  CHECK(contains(error_of([] { binary_cross_entropy(full({4, 1}, 0.5), ones({4})); }),
+                 "binary_cross_entropy: target must have the shape of x, [4, 1], got [4]"));
+}
+
+TEST_CASE("a loss of operands of different shapes broadcasts with one warning per line") {
+  std::vector<std::string> warnings;
+  set_warning_handler([&](const std::string& text) { warnings.push_back(text); });
+  for (int i = 0; i < 3; ++i) mse_loss(ones({3, 1}), ones({3}));
+  CHECK(warnings.size() == 1);
+  l1_loss(ones({3, 1}), ones({3}));
+  nn::functional::huber_loss(ones({3, 1}), ones({3}));
+  nn::functional::smooth_l1_loss(ones({3, 1}), ones({3}));
+  mse_loss(ones({3, 1}), ones({3}));
+  mse_loss(ones({3}), ones({3}));
+  set_warning_handler(nullptr);
+  REQUIRE(warnings.size() == 5);
+  CHECK(contains(warnings[0], "mse_loss: x has shape [3, 1] and the target [3]"));
+  CHECK(contains(warnings[0], "loss_test.cpp:"));
+  CHECK(contains(warnings[2], "huber_loss: x has shape [3, 1]"));
 }
 
 TEST_CASE("losses can be differentiated twice") {

@@ -129,6 +129,101 @@ TEST_CASE("groups have options of their own; learning rates can be changed on th
   CHECK(opt.size() == 2);
 }
 
+TEST_CASE("parameters put into a group's list are optimised from the next step on") {
+  Tensor a = leaf(1), b = leaf(1);
+  const auto make = [&](int kind) -> std::unique_ptr<Optimizer> {
+    if (kind == 0) return std::make_unique<optim::SGD>(std::vector{a}, optim::SGDOptions(0.1).momentum(0.9));
+    return std::make_unique<optim::Adam>(std::vector{a}, optim::AdamOptions(0.1));
+  };
+  for (const int kind : {0, 1}) {
+    a = leaf(1), b = leaf(1);
+    auto opt = make(kind);
+    give_grad(a, 1);
+    give_grad(b, 1);
+    opt->step();
+    CHECK(number(b) == 1);
+    opt->param_groups()[0].params().push_back(b);
+    CHECK(opt->size() == 2);
+    opt->step();
+    Tensor fresh = leaf(1);
+    auto alone = kind == 0 ? std::unique_ptr<Optimizer>(std::make_unique<optim::SGD>(
+                                 std::vector{fresh}, optim::SGDOptions(0.1).momentum(0.9)))
+                           : std::make_unique<optim::Adam>(std::vector{fresh}, optim::AdamOptions(0.1));
+    give_grad(fresh, 1);
+    alone->step();
+    CHECK(number(b) == number(fresh));
+    alone->step();
+    CHECK(number(a) == number(fresh));  // two steps, the second with what the first had left
+    CHECK(opt->state_dict().param_groups[0].params == std::vector<int64_t>{0, 1});
+    opt->load_state_dict(opt->state_dict());
+  }
+}
+
+TEST_CASE("a parameter that is replaced in its group begins anew, and what is gone stays as it is") {
+  Tensor a = leaf(1), b = leaf(1);
+  optim::SGD opt({a, b}, optim::SGDOptions(0.1).momentum(0.9));
+  give_grad(a, 1);
+  give_grad(b, 1);
+  opt.step();
+  Tensor c = leaf(1);
+  give_grad(c, 1);
+  opt.param_groups()[0].params()[0] = c;
+  opt.step();
+  CHECK(number(a) == doctest::Approx(0.9));
+  CHECK(number(c) == doctest::Approx(0.9));
+  CHECK(number(b) == doctest::Approx(0.9 - 0.19));
+  CHECK_THROWS_AS(opt.step_param(a), Error);
+  opt.param_groups()[0].params().clear();
+  opt.step();
+  CHECK(opt.size() == 0);
+  CHECK(number(b) == doctest::Approx(0.9 - 0.19));
+}
+
+TEST_CASE("groups can be put into the list of groups, and take the defaults") {
+  Tensor a = leaf(1), b = leaf(1);
+  optim::SGD opt({a}, 0.1);
+  opt.param_groups().push_back(OptimizerParamGroup({b}));
+  CHECK_THROWS_WITH_AS(opt.param_groups()[1].options(), doctest::Contains("has none yet"), Error);
+  give_grad(b, 1);
+  opt.step();
+  CHECK(number(b) == doctest::Approx(0.9));
+  CHECK(opt.param_groups()[1].options().get_lr() == 0.1);
+}
+
+TEST_CASE("what cannot be optimised is refused at the step, and nothing is stepped") {
+  Tensor a = leaf(1);
+  give_grad(a, 1);
+  optim::SGD opt({a}, 0.1);
+  auto& params = opt.param_groups()[0].params();
+  for (const Tensor& bad : {Tensor(), a * 2, a}) {
+    params.push_back(bad);
+    CHECK_THROWS_AS(opt.step(), Error);
+    CHECK_THROWS_AS(opt.state_dict(), Error);
+    CHECK(number(a) == 1);
+    params.pop_back();
+  }
+  opt.step();
+  CHECK(number(a) == doctest::Approx(0.9));
+}
+
+TEST_CASE("LBFGS begins anew when its parameters have changed, and says when it has none") {
+  Tensor a = leaf(3), b = leaf(-2);
+  optim::LBFGS opt({a}, optim::LBFGSOptions(1).max_iter(5));
+  const auto closure = [&] {
+    opt.zero_grad();
+    Tensor loss = (a * a).sum() + (b - 1).square().sum();
+    loss.backward();
+    return loss;
+  };
+  opt.step(closure);
+  CHECK(number(a) == doctest::Approx(0).epsilon(1e-6));
+  opt.param_groups()[0].params().push_back(b);
+  opt.step(closure);
+  CHECK(number(b) == doctest::Approx(1).epsilon(1e-6));
+  opt.param_groups()[0].params().clear();
+  CHECK_THROWS_AS(opt.step(closure), Error);
+}
+
 TEST_CASE("optimisers refuse parameters and options that cannot work") {
   Tensor a = leaf(1);
   CHECK_THROWS_WITH_AS(optim::SGD({a, a}, 0.1), doctest::Contains("already in a group"), Error);

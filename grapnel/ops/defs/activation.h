@@ -161,4 +161,21 @@ struct Elu : Pointwise<2> {
   static Samples samples() { return {{{sample_tensor({3, 3}), wrap_number(1.5)}, {}}}; }
 };
 
+/// -(t log(x) + (1 - t) log(1 - x)) for probabilities x and targets t; no logarithm is below -100.
+struct BinaryCrossEntropy : Pointwise<2> {
+  static constexpr std::string_view name = "binary_cross_entropy";
+  static constexpr TypeRule type_rule = TypeRule::floating;
+  template <class S>
+  static S scalar(S x, S t) {
+    const S on = log(x), off = log(1.0 - x);
+    return -(t * select(on < -100.0, S(-100.0), on) +
+             (1.0 - t) * select(off < -100.0, S(-100.0), off));
+  }
+  static constexpr SaveMask saves[] = {input(0) | input(1), input(0)};
+  static Grads grad(const Saved& s, const Tensor& g);
+  static Samples samples() {
+    return {{{sample_tensor({3, 3}, 0.1, 0.9), sample_tensor({3, 3}, 0.2, 0.7)}, {}}};
+  }
+};
+
 }  // namespace grapnel
