@@ -2,11 +2,11 @@
 
 #include <exception>
 #include <limits>
-#include <thread>
 
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/pass.h"
 #include "grapnel/autograd/saved_variable.h"
+#include "grapnel/base/threads.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel {
@@ -27,7 +27,7 @@ variable_list run_on_fresh_thread(Pass& pass) {
   const bool grad = GradMode::is_enabled(), inference = InferenceMode::enabled;
   SavedHookStack& stack = SavedHookStack::current();
   record::Recorder* const recorder = record::current;
-  std::thread([&] {
+  base::start_thread([&] {
     record::current = recorder;
     Pass::this_thread() = state;
     GradMode::set_enabled(grad);

@@ -43,7 +43,7 @@ int Tensor::output_nr() const {
 }
 
 const Tensor& Tensor::grad() const {
-  static const Tensor none;
+  static const Tensor& none = *new Tensor;
   const AutogradMeta* meta = impl().autograd;
   return meta ? meta->grad : none;
 }
@@ -158,7 +158,7 @@ Tensor Tensor::_base() const {
 }
 
 const std::string& Tensor::name() const {
-  static const std::string none;
+  static const std::string& none = *new std::string;
   const AutogradMeta* meta = find_meta(*this);
   return meta && meta->name ? *meta->name : none;
 }

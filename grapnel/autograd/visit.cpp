@@ -144,7 +144,8 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
 
 void write_retained(AutogradMeta& tensor, const Tensor& grad) {
   if (!grad.defined() || !tensor.alive.load(std::memory_order_acquire)) return;
-  record::before_grad_is_replaced(tensor);
+  record::before_grad_is_replaced(tensor);  // not under the lock: user code may run
+  const std::lock_guard guard(tensor.grad_mutex);  // other passes may run through the same graph
   journal_grad(tensor);
   tensor.grad = tensor.grad.defined() ? tensor.grad + grad : grad.clone();
 }

@@ -156,7 +156,7 @@ std::shared_ptr<Communicator> world_of(MpiEngine& engine) {
 
 std::shared_ptr<Communicator> connect_mpi(const MpiOptions& options) {
   // Never destroyed: the end of the program comes in its own way, see MpiEngine::shut_down.
-  static const std::string problem = [&]() -> std::string {
+  static const std::string& problem = *new std::string([&]() -> std::string {
     const base::LoadedModule module =
         base::load_module("libgrapnel_mpi.so", "GRAPNEL_MPI_LIBRARY", kMpiTransportSymbol);
     if (!module.symbol)
@@ -168,7 +168,7 @@ std::shared_ptr<Communicator> connect_mpi(const MpiOptions& options) {
     the_engine = new MpiEngine(*transport, options);
     std::atexit([] { the_engine->shut_down(); });
     return "";
-  }();
+  }());
   check(the_engine != nullptr, problem);
   return world_of(*the_engine);
 }

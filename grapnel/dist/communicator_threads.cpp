@@ -6,6 +6,7 @@
 
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/rank.h"
+#include "grapnel/base/threads.h"
 #include "grapnel/dist/run_threads.h"
 #include "grapnel/ops/functions.h"
 
@@ -85,13 +86,20 @@ struct Line {
   std::map<uint64_t, std::shared_ptr<class ThreadFamily>> successors;
 };
 
-/// Groups that share their fate, and the thread that works for all of them.
+/// Groups that share their fate, and the thread that works for all of them. Only the process in
+/// which it was made can use it, and ends it: see Note [Threads and forks].
 class ThreadFamily {
  public:
+  static std::shared_ptr<ThreadFamily> make(std::vector<std::shared_ptr<Executor>> executors,
+                                            int ranks_per_machine) {
+    return {new ThreadFamily(std::move(executors), ranks_per_machine), [](ThreadFamily* family) {
+              if (!family->home_.is_elsewhere()) delete family;
+            }};
+  }
   ThreadFamily(std::vector<std::shared_ptr<Executor>> executors, int ranks_per_machine)
       : executors_(std::move(executors)),
         ranks_per_machine_(ranks_per_machine),
-        worker_([this] { work(); }) {}
+        worker_(base::start_thread([this] { work(); })) {}
   ~ThreadFamily() {
     {
       std::lock_guard lock(mutex_);
@@ -103,6 +111,9 @@ class ThreadFamily {
 
   void post(const std::shared_ptr<Line>& at, int rank, OperationPtr op) {
     Line& line = *at;
+    if (home_.is_elsewhere())
+      return op->done.set_error(std::make_exception_ptr(
+          CommAborted(str(describe(line, *op), ", was refused: ", kStayedBehind))));
     std::unique_lock lock(mutex_);
     if (failure_) {
       lock.unlock();
@@ -114,16 +125,19 @@ class ThreadFamily {
   }
 
   void fail(std::exception_ptr why, std::string text) {
+    if (home_.is_elsewhere()) return;
     std::unique_lock lock(mutex_);
     fail(std::move(why), std::move(text), lock);
   }
   bool failed() const {
+    if (home_.is_elsewhere()) return true;
     std::lock_guard lock(mutex_);
     return failure_ != nullptr;
   }
 
   std::shared_ptr<Line> part(Line& line, uint64_t number, const std::vector<int>& ranks,
                              const std::string& name, int rank) {
+    check_home();
     std::unique_lock lock(mutex_);
     auto& [wanted, made] = line.parts[number];
     if (!made) {
@@ -144,9 +158,10 @@ class ThreadFamily {
     return made;
   }
   std::shared_ptr<ThreadFamily> successor(Line& line, uint64_t number) {
+    check_home();
     std::lock_guard lock(mutex_);
     auto& next = line.successors[number];
-    if (!next) next = std::make_shared<ThreadFamily>(executors_, ranks_per_machine_);
+    if (!next) next = make(executors_, ranks_per_machine_);
     return next;
   }
   /// The renewed form of a line, made in this family by the first rank that asks.
@@ -292,6 +307,14 @@ class ThreadFamily {
     }
   }
 
+  static constexpr const char* kStayedBehind =
+      "the group was made before this process was forked from another, where the threads of its "
+      "ranks are.\nMake another group in this process.";
+  void check_home() const {
+    if (home_.is_elsewhere()) throw CommAborted(kStayedBehind);
+  }
+
+  const base::HomeProcess home_;
   const std::vector<std::shared_ptr<Executor>> executors_;
   const int ranks_per_machine_;
   mutable std::mutex mutex_;
@@ -353,7 +376,7 @@ std::vector<ProcessGroup> make_ranks(int count, const ThreadsOptions& options) {
     executors.push_back(std::make_shared<Executor>());
     line->world.push_back(r);
   }
-  auto family = std::make_shared<ThreadFamily>(std::move(executors), options.ranks_per_machine);
+  auto family = ThreadFamily::make(std::move(executors), options.ranks_per_machine);
   std::vector<ProcessGroup> groups;
   for (int r = 0; r < count; ++r)
     groups.emplace_back(std::make_shared<ThreadCommunicator>(family, line, r), options.timeout);
@@ -374,7 +397,7 @@ void run_threads(int count, const std::function<void(ProcessGroup)>& fn,
   std::exception_ptr first;  // The others fail because of it.
   std::vector<std::thread> threads;
   for (ProcessGroup& group : groups)
-    threads.emplace_back([&, group = std::move(group)]() mutable {
+    threads.push_back(base::start_user_thread([&, group = std::move(group)]() mutable {
       Executor::Scope scope(group.communicator().executor());
       own_group = &group;
       base::set_thread_rank({group.rank(), group.size()});
@@ -388,7 +411,7 @@ void run_threads(int count, const std::function<void(ProcessGroup)>& fn,
         group.abort("its function ended with an exception");
       }
       group = {};
-    });
+    }));
   groups.clear();
   for (std::thread& t : threads) t.join();
   if (first) std::rethrow_exception(first);
