@@ -175,7 +175,7 @@ void AccumulateGrad::run_post_accumulate_hooks() {
       else hook(leaf_);
     }
     if (AnomalyMode::should_check_nan())
-      anomaly::check_hook_result(find_meta(leaf_)->grad, *this, entry.label,
+      anomaly::check_hook_result(grad_now(), *this, entry.label,
                                  HookKind::post_accumulate);
   }
 }

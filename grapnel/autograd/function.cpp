@@ -3,6 +3,7 @@
 #include <cxxabi.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/meta.h"
@@ -91,20 +92,20 @@ void FunctionNode::finish(const variable_list& inputs, variable_list& outputs, b
 
 variable_list FunctionNode::saved() const {
   std::vector<SavedVariable> slots;
-  lock_.lock();
-  slots = saved_;
-  lock_.unlock();
+  {
+    const std::lock_guard guard(lock_);
+    slots = saved_;
+  }
   variable_list out;
   for (const SavedVariable& s : slots) out.push_back(s.unpack(*this));
   return out;
 }
 
 void FunctionNode::release_saved() {
-  std::vector<SavedVariable> dying;
-  lock_.lock();
+  std::vector<SavedVariable> dying;  // outside the lock: what it holds may be the user's
+  const std::lock_guard guard(lock_);
   dying = saved_;
   for (SavedVariable& s : saved_) s.release();
-  lock_.unlock();
 }
 
 Grads FunctionNode::tensor_gradients(variable_list result) const {

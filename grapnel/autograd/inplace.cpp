@@ -1,6 +1,7 @@
 /// In-place changes and views: what may be changed, and how histories follow.
 #include "grapnel/autograd/copy_slices.h"
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/autograd/hooked_views.h"
 #include "grapnel/autograd/meta.h"
 #include "grapnel/autograd/op_node.h"
 #include "grapnel/ops/factories.h"
@@ -161,11 +162,10 @@ void check_inplace(const Tensor& self, bool recording, std::string_view op) {
     }
   }
   if (base_meta)
-    for (const auto& weak : base_meta->hooked_views)
-      if (auto table = weak.lock(); table && table->has_user_hooks())
-        fail(op, "_: a view of the tensor to change has hooks (", table->infos()[0].site,
-             "). The change would give the view a new node and the hooks would never fire "
-             "again.\nRemove them first, or register after the change.");
+    if (const auto table = first_hooked_view(*base_meta))
+      fail(op, "_: a view of the tensor to change has hooks (", table->infos()[0].site,
+           "). The change would give the view a new node and the hooks would never fire "
+           "again.\nRemove them first, or register after the change.");
 }
 
 }  // namespace tape

@@ -1,7 +1,12 @@
 #include "grapnel/autograd/meta.h"
 
+#include <unordered_set>
+
 #include "grapnel/autograd/accumulate.h"
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/autograd/graveyard.h"
+#include "grapnel/autograd/hooked_views.h"
+#include "grapnel/base/per_thread.h"
 #include "grapnel/ops/internal.h"
 #include "grapnel/ops/on_failure.h"
 #include "grapnel/ops/record.h"
@@ -19,10 +24,10 @@ void intrusive_release(const AutogradMeta* meta) noexcept {
   if (meta->refs.release()) delete meta;
 }
 
-void release_autograd_meta(AutogradMeta* meta) noexcept {
-  // Retain-grad entries and multi-gradient hooks may still hold the meta; what it holds itself goes
-  // now, which also breaks the cycles through its node and its hooks.
-  meta->alive.store(false, std::memory_order_release);
+namespace {
+// Retain-grad entries and multi-gradient hooks may still hold the meta; what it holds itself goes
+// now, which also breaks the cycles through its node and its hooks.
+void end_autograd_meta(AutogradMeta* meta) noexcept {
   if (!meta->refs.is_unique()) {
     Tensor grad = std::move(meta->grad);
     NodePtr node = std::move(meta->grad_fn);
@@ -31,6 +36,16 @@ void release_autograd_meta(AutogradMeta* meta) noexcept {
   }
   intrusive_release(meta);
 }
+}  // namespace
+
+void release_autograd_meta(AutogradMeta* meta) noexcept {
+  meta->alive.store(false, std::memory_order_release);
+  // See Note [Ending chains]. Nodes see to theirs themselves.
+  if (meta->grad.defined() || meta->hooks.get())
+    bury(meta, [](void* dying) noexcept { end_autograd_meta(static_cast<AutogradMeta*>(dying)); });
+  else
+    end_autograd_meta(meta);
+}
 
 namespace {
 
@@ -38,7 +53,7 @@ struct Override {
   const TensorImpl* tensor;
   Edge edge;
 };
-thread_local std::vector<Override> overrides;
+constinit thread_local base::PerThread<std::vector<Override>> thread_overrides;
 
 void move_retain_grad(AutogradMeta& meta, const NodePtr& from, const NodePtr& to, uint32_t slot) {
   if (!meta.retains_grad) return;
@@ -96,12 +111,12 @@ uint64_t node_number(const Tensor& base) {
 }
 
 EdgeOverride::EdgeOverride(const Tensor& t, Edge edge) {
-  overrides.push_back({t.impl_ptr(), std::move(edge)});
+  thread_overrides.get().push_back({t.impl_ptr(), std::move(edge)});
 }
-EdgeOverride::~EdgeOverride() { overrides.pop_back(); }
+EdgeOverride::~EdgeOverride() { thread_overrides.get().pop_back(); }
 
 const NodePtr& current_grad_fn(const Tensor& t) {
-  static const NodePtr none;
+  static const NodePtr& none = *new NodePtr;
   AutogradMeta* meta = find_meta(t);
   if (!meta) return none;
   if (meta->view) refresh_view(t, *meta);
@@ -126,9 +141,9 @@ IntrusivePtr<AccumulateGrad> grad_accumulator(const Tensor& leaf) {
 }
 
 Edge gradient_edge(const Tensor& t) {
-  if (!overrides.empty()) [[unlikely]]
-    for (size_t i = overrides.size(); i-- > 0;)
-      if (overrides[i].tensor == t.impl_ptr()) return overrides[i].edge;
+  if (const std::vector<Override>* const overrides = thread_overrides.get_if()) [[unlikely]]
+    for (size_t i = overrides->size(); i-- > 0;)
+      if ((*overrides)[i].tensor == t.impl_ptr()) return (*overrides)[i].edge;
   if (const NodePtr& node = current_grad_fn(t)) return {node, find_meta(t)->output_nr};
   if (!t.impl().requires_grad) return {};
   AutogradMeta& meta = autograd_meta(t);
@@ -146,8 +161,43 @@ void set_history(const Tensor& t, NodePtr node, uint32_t slot) {
   t.impl().requires_grad = true;
   move_retain_grad(meta, before, meta.grad_fn, slot);
   // Whatever stood in for the old value's edge does not stand in for the new one's.
-  for (Override& o : overrides)
-    if (o.tensor == t.impl_ptr()) o.tensor = nullptr;
+  if (std::vector<Override>* const overrides = thread_overrides.get_if()) [[unlikely]]
+    for (Override& o : *overrides)
+      if (o.tensor == t.impl_ptr()) o.tensor = nullptr;
+}
+
+void hook_view(const Tensor& base, const std::shared_ptr<HookTable>& table) {
+  AutogradMeta& meta = autograd_meta(base);
+  std::vector<std::weak_ptr<HookTable>> kept;
+  std::vector<std::shared_ptr<HookTable>> alive;  // end after the lock: what hooks hold is the user's
+  const std::lock_guard guard(meta.lock);
+  auto& views = meta.hooked_views;
+  const std::weak_ptr<HookTable> fresh = table;
+  if (!views.empty() && !views.back().owner_before(fresh) && !fresh.owner_before(views.back()))
+    return;
+  if (views.size() == views.capacity()) {
+    // Instead of growing for ever: what is gone goes, and so do repetitions.
+    std::unordered_set<const HookTable*> known;
+    for (const auto& view : views) {
+      alive.push_back(view.lock());
+      if (alive.back() && known.insert(alive.back().get()).second) kept.push_back(view);
+    }
+    kept.reserve(2 * kept.size() + 4);
+    views.swap(kept);
+  }
+  views.push_back(fresh);
+}
+
+std::shared_ptr<HookTable> first_hooked_view(AutogradMeta& base) {
+  std::vector<std::weak_ptr<HookTable>> views;
+  {
+    const std::lock_guard guard(base.lock);
+    if (base.hooked_views.empty()) return nullptr;
+    views = base.hooked_views;
+  }
+  for (const auto& view : views)
+    if (auto table = view.lock(); table && table->has_user_hooks()) return table;
+  return nullptr;
 }
 
 const std::shared_ptr<HookTable>& tensor_hook_table(const Tensor& t, uint32_t& slot) {
@@ -155,7 +205,7 @@ const std::shared_ptr<HookTable>& tensor_hook_table(const Tensor& t, uint32_t& s
     AutogradMeta& meta = *find_meta(t);
     slot = meta.output_nr;
     const auto& table = node->make_hooks();
-    if (meta.view) autograd_meta(meta.view->base).hooked_views.push_back(table);
+    if (meta.view) hook_view(meta.view->base, table);
     return table;
   }
   slot = 0;

@@ -1,10 +1,14 @@
 #include "grapnel/autograd/node.h"
 
 #include <atomic>
+#include <new>
+#include <vector>
 
 #include "grapnel/autograd/anomaly.h"
 #include "grapnel/autograd/engine.h"
+#include "grapnel/autograd/graveyard.h"
 #include "grapnel/autograd/hook_table.h"
+#include "grapnel/base/per_thread.h"
 #include "grapnel/base/source_site.h"
 
 namespace grapnel {
@@ -20,16 +24,49 @@ uint64_t next_sequence_nr() {
   return counter.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// Nodes waiting to be deleted on this thread. A node's destructor lets go of its inputs; they join
-/// the queue instead of being destroyed inside it, so a chain of a million nodes needs no deep
-/// stack.
+/// What waits to be ended on this thread: see Note [Ending chains].
 struct Graveyard {
-  std::vector<Node*> waiting;
+  struct Dying {
+    void* object;
+    void (*end)(void* object) noexcept;
+  };
+  std::vector<Dying> waiting;
   bool draining = false;
 };
-thread_local Graveyard graveyard;
+constinit thread_local base::PerThread<Graveyard> graveyard;
+
+/// False if there is no memory left.
+bool wait_for_turn(Graveyard& g, const Graveyard::Dying& dying) noexcept {
+  try {
+    g.waiting.push_back(dying);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
 
 }  // namespace
+
+void bury(void* object, void (*end)(void*) noexcept) noexcept {
+  Graveyard* g = nullptr;
+  try {
+    g = &graveyard.get();
+  } catch (const std::bad_alloc&) {
+    return end(object);
+  }
+  if (g->draining) {
+    if (!wait_for_turn(*g, {object, end})) end(object);
+    return;
+  }
+  g->draining = true;
+  end(object);
+  while (!g->waiting.empty()) {
+    const Graveyard::Dying next = g->waiting.back();
+    g->waiting.pop_back();
+    next.end(next.object);
+  }
+  g->draining = false;
+}
 
 Node::Node(Kind kind)
     : accumulate_(kind == Kind::accumulate),
@@ -44,18 +81,7 @@ Node::Node(Kind kind)
 Node::~Node() = default;
 
 void Node::destroy(Node* node) noexcept {
-  if (graveyard.draining) {
-    graveyard.waiting.push_back(node);
-    return;
-  }
-  graveyard.draining = true;
-  delete node;
-  while (!graveyard.waiting.empty()) {
-    Node* next = graveyard.waiting.back();
-    graveyard.waiting.pop_back();
-    delete next;
-  }
-  graveyard.draining = false;
+  bury(node, [](void* dying) noexcept { delete static_cast<Node*>(dying); });
 }
 
 HookHandle Node::add_hook(HookKind kind, std::shared_ptr<HookBase> hook, HookOptions options) {
@@ -106,7 +132,7 @@ std::string Node::where() const {
 }
 
 const NodePtr& Node::parent() const {
-  static const NodePtr none;
+  static const NodePtr& none = *new NodePtr;
   return anomaly_ ? anomaly_->parent : none;
 }
 

@@ -4,6 +4,7 @@
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/meta.h"
+#include "grapnel/base/per_thread.h"
 #include "grapnel/base/source_site.h"
 #include "grapnel/ops/record.h"
 
@@ -18,8 +19,8 @@ struct SavedVariable::Packed {
 };
 
 SavedHookStack& SavedHookStack::current() {
-  static thread_local SavedHookStack stack;
-  return stack;
+  static constinit thread_local base::PerThread<SavedHookStack> stack;
+  return stack.get();
 }
 
 namespace {

@@ -1,19 +1,21 @@
 #include "grapnel/autograd/tape_observer.h"
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/base/per_thread.h"
 
 namespace grapnel {
 
-/// The observers of a thread, which may end before code of others that still runs on it.
+/// The observers of a thread.
 struct TapeObserver::OwnList {
   List observers;
   ~OwnList() { current_ = nullptr; }
 };
 
 void TapeObserver::add(const std::shared_ptr<TapeObserver>& observer) {
-  static thread_local OwnList own;
-  own.observers.push_back(observer);
-  current_ = &own.observers;
+  static constinit thread_local base::PerThread<OwnList> own;
+  List& observers = own.get().observers;
+  observers.push_back(observer);
+  current_ = &observers;
 }
 
 void TapeObserver::tell(Node& node, std::span<const Tensor> outputs) {

@@ -65,7 +65,7 @@ namespace {
 }  // namespace
 
 const Tensor& Tensor::grad() const {
-  static const Tensor none;
+  static const Tensor& none = *new Tensor;
   const AutogradMeta* meta = impl().autograd;
   if (!meta) return none;
   if (!meta->grad.defined() && meta->grad_fn && !meta->retains_grad) [[unlikely]]
@@ -207,7 +207,7 @@ Tensor Tensor::_base() const {
 }
 
 const std::string& Tensor::name() const {
-  static const std::string none;
+  static const std::string& none = *new std::string;
   const AutogradMeta* meta = find_meta(*this);
   return meta && meta->name ? *meta->name : none;
 }

@@ -140,13 +140,14 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
 
 void write_retained(AutogradMeta& tensor, const Tensor& grad) {
   if (!grad.defined() || !tensor.alive.load(std::memory_order_acquire)) return;
+  record::before_grad_is_replaced(tensor);  // not under the lock: user code may run
+  const std::lock_guard guard(tensor.grad_mutex);  // other passes may run through the same graph
   if (tensor.grad.defined() &&
       !(tensor.grad.shape() == grad.shape() && tensor.grad.dtype() == grad.dtype())) [[unlikely]]
     fail("retain_grad: grad() of the tensor is ", tensor.grad.dtype(), " of shape ",
          tensor.grad.shape(), ", so a gradient that is ", grad.dtype(), " of shape ", grad.shape(),
          " cannot be added to it.\nClear it first: reset_grad().");
   engine::journal_retained(tensor);
-  record::before_grad_is_replaced(tensor);
   journal_grad(tensor);
   tensor.grad = tensor.grad.defined() ? tensor.grad + grad : grad.clone();
 }

@@ -6,6 +6,7 @@
 #include "grapnel/base/allocation_fault.h"
 #include "grapnel/base/allocator_state.h"
 #include "grapnel/base/error.h"
+#include "grapnel/base/per_thread.h"
 #include "grapnel/base/sanitizer.h"
 
 namespace grapnel {
@@ -41,11 +42,12 @@ void return_all_to_system(ThreadCache* t) noexcept {
 }
 
 // Ends a thread's cache; what frees memory on this thread later goes to the shared cache directly.
-struct ThreadCacheOwner {
-  ~ThreadCacheOwner() {
+struct OwnCache : ThreadCache, ThreadEnd {
+  OwnCache() noexcept : ThreadEnd{&end} {}
+
+  static void end(ThreadEnd& self) noexcept {
+    auto* const t = static_cast<OwnCache*>(&self);
     thread_ended = true;
-    ThreadCache* const t = own_cache();
-    if (t == nullptr) return;
     thread_cache = &no_cache;
     CachedBlock* evicted = nullptr;
     {
@@ -60,23 +62,26 @@ struct ThreadCacheOwner {
   }
 };
 
-// The calling thread's cache, made on first use, or null if it has to do without. Call it with the
-// lock held.
+// The calling thread's cache, made on first use, or null if it has to do without. Call it without
+// the lock.
 ThreadCache* make_own_cache() noexcept {
   if (ThreadCache* const t = own_cache()) return t;
   if (address_sanitizer || thread_ended || fault != nullptr) return nullptr;
-  auto* const t = new (std::nothrow) ThreadCache;
+  auto* const t = new (std::nothrow) OwnCache;
   if (t == nullptr) return nullptr;
-  [[maybe_unused]] thread_local ThreadCacheOwner owner;
-  shared.attach(t);
+  at_thread_end(*t);
+  {
+    const std::lock_guard lock(shared.mutex);
+    shared.attach(t);
+  }
   thread_cache = t;
   return t;
 }
 
 // A cached block, or null. Brings the thread a few more of a small class while it has the lock.
 void* take_cached(size_t bytes, uint32_t c) noexcept {
-  const std::lock_guard lock(shared.mutex);
   ThreadCache* const t = make_own_cache();
+  const std::lock_guard lock(shared.mutex);
   shared.collect(t);
   void* const memory = shared.blocks.take(c);
   if (memory == nullptr) return nullptr;
@@ -142,9 +147,9 @@ size_t held_bytes(size_t bytes, uint32_t c) {
   const uint32_t c = size_class_of(bytes);
   ThreadCache* stale = nullptr;
   CachedBlock* evicted = nullptr;
+  ThreadCache* const t = make_own_cache();
   {
     const std::lock_guard lock(shared.mutex);
-    ThreadCache* const t = make_own_cache();
     shared.collect(t);
     shared.count_deallocation(bytes);
     if (t != nullptr && t->releases_seen != shared.releases) {

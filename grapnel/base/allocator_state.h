@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 
+#include "grapnel/base/at_fork.h"
 #include "grapnel/base/block_cache.h"
 #include "grapnel/base/free_list.h"
 #include "grapnel/base/size_class.h"
@@ -67,7 +68,7 @@ struct ThreadCache {
 /// What all threads share. Constant initialisation and no destructor: usable before main and after
 /// static destruction.
 struct AllocatorState {
-  std::mutex mutex;  // guards everything below
+  ProcessMutex mutex{ForkOrder::memory};  // guards everything below
   BlockCache blocks;
   std::optional<size_t> limit;  // of blocks.bytes()
   int64_t in_use = 0;  // this and the next two: without what the threads have not handed in yet

@@ -6,11 +6,13 @@
 #include <string_view>
 #include <utility>
 
+#include "grapnel/base/at_fork.h"
+
 namespace grapnel {
 
 namespace {
 struct Handler {
-  std::mutex mutex;
+  base::ProcessMutex mutex{base::ForkOrder::warnings};
   std::function<void(const std::string&)> fn = [](const std::string& m) {
     std::fprintf(stderr, "grapnel: %s\n", m.c_str());
   };
@@ -22,8 +24,9 @@ Handler& handler() {
 }  // namespace
 
 void set_warning_handler(std::function<void(const std::string&)> fn) {
+  // The old one, which is the user's, dies outside the lock.
   std::lock_guard lock(handler().mutex);
-  handler().fn = std::move(fn);
+  handler().fn.swap(fn);
 }
 
 void base::warn(const std::string& message) {

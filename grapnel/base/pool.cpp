@@ -1,10 +1,11 @@
 #include "grapnel/base/pool.h"
 
 #include <algorithm>
-#include <memory>
 #include <mutex>
 #include <new>
 
+#include "grapnel/base/at_fork.h"
+#include "grapnel/base/per_thread.h"
 #include "grapnel/base/sanitizer.h"
 
 namespace grapnel::base {
@@ -29,7 +30,7 @@ static_assert(sizeof(Batch) <= pool_granule);
 
 // Constant initialisation and no destructor: usable before main and after static destruction.
 struct alignas(64) SharedList {
-  std::mutex mutex;
+  ProcessMutex mutex{ForkOrder::small_blocks};
   Batch* batches = nullptr;
 
   void push(FreeBlock* chain) noexcept {
@@ -58,21 +59,22 @@ FreeBlock* any_batch(size_t c) {
   return waiting != nullptr ? waiting : new_batch(c);
 }
 
-// Set when the thread's lists are gone. From then on (destructors of other thread-locals, and on
-// the main thread everything during static destruction) the shared lists serve the thread directly.
+// Set when the thread's lists are gone: what is freed later still goes to the shared lists
+// directly.
 constinit thread_local bool thread_ended = false;
 
-struct ThreadLists {
-  std::unique_ptr<PoolLists> lists;
+struct ThreadLists : PoolLists, ThreadEnd {
+  ThreadLists() noexcept : ThreadEnd{&end} {}
 
-  ~ThreadLists() {
+  static void end(ThreadEnd& self) noexcept {
+    auto* const lists = static_cast<ThreadLists*>(&self);
     thread_ended = true;
-    if (lists == nullptr) return;
     pool_lists = &no_lists;
     for (size_t c = 0; c < pool_classes; ++c) {
       FreeList& list = lists->of_class[c];
       while (list.count > 0) shared_lists[c].push(list.split(std::min(list.count, batch_of(c))));
     }
+    delete lists;
   }
 };
 
@@ -80,11 +82,11 @@ struct ThreadLists {
 bool has_lists() noexcept {
   if (pool_lists != &no_lists) return true;
   if (address_sanitizer || thread_ended) return false;
-  thread_local ThreadLists owner;
-  owner.lists.reset(new (std::nothrow) PoolLists);
-  if (owner.lists == nullptr) return false;
-  for (size_t c = 0; c < pool_classes; ++c) owner.lists->of_class[c].limit = 2 * batch_of(c);
-  pool_lists = owner.lists.get();
+  auto* const lists = new (std::nothrow) ThreadLists;
+  if (lists == nullptr) return false;
+  for (size_t c = 0; c < pool_classes; ++c) lists->of_class[c].limit = 2 * batch_of(c);
+  pool_lists = lists;
+  at_thread_end(*lists);
   return true;
 }
 

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "grapnel/base/at_fork.h"
 #include "grapnel/base/error.h"
 
 namespace grapnel::base {
@@ -110,7 +111,7 @@ class Symbolizer {
                                      .find_debuginfo = ::dwfl_build_id_find_debuginfo,
                                      .section_address = nullptr,
                                      .debuginfo_path = &debug_path_};
-  std::mutex mutex_;
+  ProcessMutex mutex_{ForkOrder::places};
   Dwfl* session_ = nullptr;
   std::unordered_map<const void*, std::string> known_;
 };

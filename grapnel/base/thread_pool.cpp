@@ -1,6 +1,5 @@
 #include "grapnel/base/thread_pool.h"
 
-#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -16,9 +15,10 @@
 #include <xmmintrin.h>
 #endif
 
+#include "grapnel/base/at_fork.h"
 #include "grapnel/base/error.h"
-#include "grapnel/base/hold_signals.h"
 #include "grapnel/base/on_this_thread.h"
+#include "grapnel/base/threads.h"
 
 namespace grapnel {
 namespace base {
@@ -118,7 +118,9 @@ class Pool {
   Pool() : limit_(initial_limit()) {
     // The child of a fork has none of the workers, and a lock may be held by a thread that does not
     // exist there.
-    pthread_atfork(nullptr, nullptr, [] { forked_.store(true, std::memory_order_relaxed); });
+    static constinit AtFork in_child{.order = ForkOrder::workers,
+                                     .in_child = [](AtFork&) { forked_.store(true); }};
+    register_at_fork(in_child);
   }
 
   static int initial_limit() {
@@ -141,11 +143,10 @@ class Pool {
   /// Only called by the owner of busy_.
   void start_workers(int wanted) {
     if (started_ >= wanted) return;
-    const HoldSignals hold;
     try {
       while (started_ < wanted) {
         if (!workers_[started_]) workers_[started_] = new Worker;
-        std::thread([this, worker = workers_[started_]] { serve(*worker); }).detach();
+        start_thread([this, worker = workers_[started_]] { serve(*worker); }).detach();
         ++started_;
       }
     } catch (const std::exception&) {

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "grapnel/base/at_fork.h"
+#include "grapnel/base/per_thread.h"
 #include "grapnel/base/source_site.h"
 #include "grapnel/capture/key.h"
 #include "grapnel/ops/tape.h"
@@ -167,7 +169,7 @@ struct HashOfWords {
   size_t operator()(const Words& words) const { return key::hash(words); }
 };
 struct Bodies {
-  std::mutex mutex;
+  base::ProcessMutex mutex{base::ForkOrder::hook_bodies};
   std::unordered_map<Words, std::shared_ptr<Entry>, HashOfWords> by_key;
 };
 Bodies& bodies() {
@@ -179,9 +181,10 @@ Bodies& bodies() {
 /// pass, so the words are written without asking for memory; they end with the next call on this
 /// thread.
 const Words& key_of(const record::DeclaredHook& hook, const variable_list& arguments) {
-  thread_local Words words;
+  static constinit thread_local base::PerThread<Words> own_words;
+  Words& words = own_words.get();
   words.clear();
-  auto wide = [](uint64_t value) {
+  auto wide = [&words](uint64_t value) {
     uint32_t* const at = words.extend(2);
     at[0] = static_cast<uint32_t>(value);
     at[1] = static_cast<uint32_t>(value >> 32);

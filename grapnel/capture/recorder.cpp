@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "grapnel/base/per_thread.h"
 #include "grapnel/base/source_site.h"
 #include "grapnel/capture/key.h"
 #include "grapnel/ops/on_failure.h"
@@ -78,27 +79,28 @@ bool is_full(const Trace& trace) {
 
 /// Traces that were run leave their memory to the next one, so that recording allocates nothing in
 /// the steady state.
-constinit thread_local Trace* spare = nullptr;
+struct Spare {
+  Trace trace;
+  bool waits = false;
+};
+constinit thread_local base::PerThread<Spare> thread_spare;
 constexpr size_t kLargestSpare = 1 << 16;  // calls
 
-constinit thread_local bool thread_ends = false;
-
 void give_back(Trace&& trace) noexcept {
-  struct Owner {
-    ~Owner() {
-      delete std::exchange(spare, nullptr);
-      thread_ends = true;
-    }
-  };
-  if (thread_ends || spare || trace.calls.capacity() > kLargestSpare) return;
-  static thread_local Owner owner;
-  trace.clear();
-  spare = new (std::nothrow) Trace(std::move(trace));
+  if (trace.calls.capacity() > kLargestSpare) return;
+  try {
+    Spare& spare = thread_spare.get();
+    if (spare.waits) return;
+    trace.clear();
+    spare.trace = std::move(trace);
+    spare.waits = true;
+  } catch (const std::bad_alloc&) {
+    // Then the next trace asks for its own.
+  }
 }
 Trace take_spare() {
-  if (!spare) return {};
-  const std::unique_ptr<Trace> owner(std::exchange(spare, nullptr));
-  return std::move(*owner);
+  Spare* const spare = thread_spare.get_if();
+  return spare && std::exchange(spare->waits, false) ? std::move(spare->trace) : Trace();
 }
 
 /// A copy of memory that may change before the trace runs.

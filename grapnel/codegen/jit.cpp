@@ -1,7 +1,6 @@
 #include "grapnel/codegen/jit.h"
 
-#include <pthread.h>
-
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -11,8 +10,9 @@
 #include <thread>
 #include <unordered_map>
 
+#include "grapnel/base/at_fork.h"
 #include "grapnel/base/error.h"
-#include "grapnel/base/hold_signals.h"
+#include "grapnel/base/threads.h"
 #include "grapnel/codegen/disk_cache.h"
 #include "grapnel/codegen/llvm_module.h"
 #include "grapnel/ops/kernels/table.h"
@@ -195,10 +195,11 @@ void work() {
       j.changed.wait(lock, [&] { return j.stopping || !j.queue.empty(); });
       if (j.stopping) return;
     }
-    const std::shared_lock no_fork(j.making);
     std::shared_ptr<Kernel> kernel;
+    const std::shared_lock no_fork(j.making);
     {
       const std::lock_guard lock(j.mutex);
+      if (j.queue.empty()) continue;  // somebody made it without us
       kernel = std::move(j.queue.front());
       j.queue.pop_front();
     }
@@ -206,7 +207,8 @@ void work() {
   }
 }
 
-/// The program is not torn down under a kernel in the making.
+/// The program is not torn down under a kernel in the making. Who waits for one that is still in
+/// the queue, now or later, makes it himself.
 void stop_worker() {
   Jit& j = jit();
   {
@@ -223,23 +225,22 @@ void start_worker_if_needed() {
   if (j.has_worker || j.stopping || j.queue.empty()) return;
   static const bool registered = std::atexit(&stop_worker) == 0;
   (void)registered;
-  const base::HoldSignals hold;
-  j.worker = std::thread(&work);
+  j.worker = base::start_thread(&work);
   j.has_worker = true;
 }
 
 // No thread is half through a kernel when the process forks. The child has no worker; what was
 // waiting is still in its queue, and a new worker starts as soon as somebody waits or asks for
 // another kernel.
-void before_fork() {
+void before_fork(base::AtFork&) {
   jit().making.lock();
   jit().mutex.lock();
 }
-void after_fork_in_parent() {
+void after_fork_in_parent(base::AtFork&) {
   jit().mutex.unlock();
   jit().making.unlock();
 }
-void after_fork_in_child() {
+void after_fork_in_child(base::AtFork&) {
   Jit& j = jit();
   // What these refer to does not exist here: the worker, those that wait, and the thread that holds
   // the locks, by its number.
@@ -250,14 +251,23 @@ void after_fork_in_child() {
   j.has_worker = false;
 }
 
-/// Loads LLVM, and sees to it that no thread inside it is lost by a fork.
-void prepare() {
-  static const bool prepared = [] {
-    llvm_module();
-    pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child);
-    return true;
-  }();
-  (void)prepared;
+/// Sees to it that no thread inside LLVM is lost by a fork.
+void prepare_for_forks() {
+  static constinit base::AtFork handlers{base::ForkOrder::kernels, &before_fork,
+                                         &after_fork_in_parent, &after_fork_in_child};
+  static const bool registered = (base::register_at_fork(handlers), true);
+  (void)registered;
+}
+
+/// With the lock held, and once the worker has stopped: what it has left in the queue.
+std::shared_ptr<Kernel> take_from_queue(const Kernel* wanted) {
+  Jit& j = jit();
+  const auto place = std::find_if(j.queue.begin(), j.queue.end(),
+                                  [&](const auto& kernel) { return kernel.get() == wanted; });
+  if (!j.stopping || place == j.queue.end()) return nullptr;
+  std::shared_ptr<Kernel> kernel = std::move(*place);
+  j.queue.erase(place);
+  return kernel;
 }
 
 /// With the lock held: takes out what nobody else holds if there are too many kernels. To be
@@ -292,11 +302,12 @@ std::shared_ptr<const Kernel> kernel_for(const BlockProgram& program, Compile wh
   std::shared_ptr<Kernel> kernel = find(key);
   if (!kernel) {
     verify(program);
-    prepare();
+    prepare_for_forks();
+    std::vector<std::shared_ptr<Kernel>> unused;
     const std::shared_lock no_fork(jit().making);
+    llvm_module();  // loads it
     kernel = KernelMaker::create(key);
     bool is_new;
-    std::vector<std::shared_ptr<Kernel>> unused;
     {
       const std::lock_guard lock(jit().mutex);
       unused = take_unused();
@@ -357,13 +368,22 @@ void Kernel::finish(State state) {
 
 void Kernel::wait() const {
   if (state() != State::pending) return;
-  std::unique_lock lock(jit().mutex);
-  start_worker_if_needed();
-  jit().changed.wait(lock, [this] { return state() != State::pending; });
+  std::shared_ptr<Kernel> left;
+  {
+    std::unique_lock lock(jit().mutex);
+    start_worker_if_needed();
+    jit().changed.wait(
+        lock, [&] { return state() != State::pending || (left = take_from_queue(this)); });
+  }
+  if (!left) return;
+  const std::shared_lock no_fork(jit().making);
+  KernelMaker::make(*left);
 }
 
 Kernel::~Kernel() {
-  if (code_) llvm_module().api->unlink(code_);
+  if (!code_) return;
+  const std::shared_lock no_fork(jit().making);
+  llvm_module().api->unlink(code_);
 }
 
 }  // namespace grapnel::codegen

@@ -1,10 +1,12 @@
 #include "grapnel/compile/cache.h"
 
+#include <chrono>
 #include <future>
 #include <list>
 #include <mutex>
 #include <unordered_map>
 
+#include "grapnel/base/at_fork.h"
 #include "grapnel/capture/key.h"
 #include "grapnel/compile/passes.h"
 
@@ -61,8 +63,31 @@ struct Cache {
   }
 };
 
+Cache& cache();
+
+// A graph that another thread was compiling when the process forked never comes in the child, which
+// starts again.
+constinit base::AtFork at_fork{
+    base::ForkOrder::graphs, [](base::AtFork&) { cache().mutex.lock(); },
+    [](base::AtFork&) { cache().mutex.unlock(); },
+    [](base::AtFork&) {
+      Cache& c = cache();
+      std::erase_if(c.entries, [&](auto& entry) {
+        const bool comes = entry.second.future.wait_for(std::chrono::seconds(0)) ==
+                           std::future_status::ready;
+        if (!comes) c.by_use.erase(entry.second.place);
+        return !comes;
+      });
+      c.mutex.unlock();
+    }};
+
 Cache& cache() {
-  static Cache* const instance = new Cache;  // outlives static compiled functions
+  // Outlives static compiled functions.
+  static Cache* const instance = [] {
+    auto* const made = new Cache;
+    base::register_at_fork(at_fork);
+    return made;
+  }();
   return *instance;
 }
 

@@ -1,5 +1,7 @@
 #include "grapnel/compile/group_run.h"
 
+#include "grapnel/base/per_thread.h"
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -49,13 +51,18 @@ Cut cut_of(const Group& group, const Trace& trace) {
 }
 
 char* thread_scratch(size_t bytes) {
-  static thread_local std::unique_ptr<char[]> memory;
-  static thread_local size_t size = 0;
-  if (size < bytes + 64) {
-    memory.reset(new char[bytes + 64]);
-    size = bytes + 64;
+  struct Own {
+    std::unique_ptr<char[]> memory;
+    size_t size = 0;
+  };
+  static constinit thread_local base::PerThread<Own> thread_own;
+  Own& own = thread_own.get();
+  if (own.size < bytes + 64) {
+    own.memory.reset(new char[bytes + 64]);
+    own.size = bytes + 64;
   }
-  return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(memory.get()) + 63) & ~uintptr_t{63});
+  return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(own.memory.get()) + 63) &
+                                 ~uintptr_t{63});
 }
 
 GroupRun::GroupRun(const GroupCode& group, const Trace& trace, const Cut& cut, size_t area,

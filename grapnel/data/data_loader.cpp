@@ -10,8 +10,8 @@
 
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/checked.h"
-#include "grapnel/base/hold_signals.h"
 #include "grapnel/base/on_this_thread.h"
+#include "grapnel/base/threads.h"
 
 namespace grapnel::data {
 
@@ -37,19 +37,20 @@ class Epoch::Work {
       stopped_ = true;
     }
     room_.notify_all();
-    for (std::thread& t : threads_) t.join();
+    for (std::thread& t : threads_) base::join(t, home_);
   }
+  bool has_threads_elsewhere() const { return !threads_.empty() && home_.is_elsewhere(); }
 
   void start() {
-    const base::HoldSignals hold;
-    for (int64_t i = 0; i < workers_; ++i) threads_.emplace_back([this] { work(); });
+    for (int64_t i = 0; i < workers_; ++i)
+      threads_.push_back(base::start_thread([this] { work(); }));
   }
   int64_t left() const { return end_ - wanted_; }
 
   /// The next batch, or nothing at the end.
   std::optional<Example> take() {
     if (wanted_ >= end_) return std::nullopt;
-    if (threads_.empty()) return make(wanted_++);
+    if (threads_.empty() || home_.is_elsewhere()) return make(wanted_++);
     std::unique_lock lock(mutex_);
     const int64_t number = wanted_++;
     room_.notify_one();
@@ -102,6 +103,7 @@ class Epoch::Work {
     }
   }
 
+  const base::HomeProcess home_;
   const DatasetPtr dataset_;
   const int64_t batch_size_;
   const uint64_t seed_;
@@ -116,7 +118,10 @@ class Epoch::Work {
 };
 
 Epoch::Epoch(std::unique_ptr<Work> work) : work_(std::move(work)) {}
-Epoch::~Epoch() = default;
+Epoch::~Epoch() {
+  // See Note [Threads and forks].
+  if (work_ && work_->has_threads_elsewhere()) (void)work_.release();
+}
 Epoch::Epoch(Epoch&&) noexcept = default;
 int64_t Epoch::size() const { return work_->left(); }
 

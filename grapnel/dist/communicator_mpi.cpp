@@ -177,7 +177,7 @@ std::shared_ptr<Communicator> world_of(MpiEngine& engine) {
 
 std::shared_ptr<Communicator> connect_mpi(const MpiOptions& options) {
   // Never destroyed: the end of the program comes in its own way, see MpiEngine::shut_down.
-  static const std::string problem = [&]() -> std::string {
+  static const std::string& problem = *new std::string([&]() -> std::string {
     const base::LoadedModule module =
         base::load_module("libgrapnel_mpi.so", "GRAPNEL_MPI_LIBRARY", kMpiTransportSymbol);
     if (!module.symbol)
@@ -191,7 +191,7 @@ std::shared_ptr<Communicator> connect_mpi(const MpiOptions& options) {
     own_rank = transport->rank(MpiTransport::kWorld);
     next_handler = std::set_terminate(tell_and_terminate);
     return "";
-  }();
+  }());
   check(the_engine != nullptr, problem);
   return world_of(*the_engine);
 }

@@ -4,6 +4,7 @@
 #include <set>
 #include <thread>
 
+#include "grapnel/base/threads.h"
 #include "grapnel/dist/thread_collectives.h"
 #include "grapnel/dist/thread_ranks.h"
 
@@ -52,11 +53,16 @@ class ThreadWorld {
   std::vector<std::weak_ptr<ThreadFamily>> families_;
 };
 
-/// Groups that share their fate, and the thread that works for all of them.
+/// Groups that share their fate, and the thread that works for all of them. Only the process in
+/// which it was made can use it, and ends it: see Note [Threads and forks].
 class ThreadFamily {
  public:
+  /// Deletes it, save in a child by fork, where its thread is not.
+  static void end(ThreadFamily* family) {
+    if (!family->home_.is_elsewhere()) delete family;
+  }
   explicit ThreadFamily(std::shared_ptr<ThreadWorld> world)
-      : world_(std::move(world)), worker_([this] { work(); }) {}
+      : world_(std::move(world)), worker_(base::start_thread([this] { work(); })) {}
   ~ThreadFamily() {
     {
       std::lock_guard lock(mutex_);
@@ -68,6 +74,9 @@ class ThreadFamily {
 
   void post(const std::shared_ptr<Line>& at, int rank, OperationPtr op) {
     Line& line = *at;
+    if (home_.is_elsewhere())
+      return op->done.set_error(std::make_exception_ptr(
+          CommAborted(str(describe(line, *op), ", was refused: ", kStayedBehind))));
     std::unique_lock lock(mutex_);
     if (failure_) {
       lock.unlock();
@@ -79,6 +88,7 @@ class ThreadFamily {
   }
 
   void fail(std::exception_ptr why, std::string text) {
+    if (home_.is_elsewhere()) return;
     std::unique_lock lock(mutex_);
     fail(std::move(why), std::move(text), lock);
   }
@@ -86,12 +96,14 @@ class ThreadFamily {
     fail(std::make_exception_ptr(CommAborted(text)), text);
   }
   bool failed() const {
+    if (home_.is_elsewhere()) return true;
     std::lock_guard lock(mutex_);
     return failure_ != nullptr;
   }
 
   std::shared_ptr<Line> part(Line& line, uint64_t number, const std::vector<int>& ranks,
                              const std::string& name, int rank) {
+    check_home();
     std::unique_lock lock(mutex_);
     auto& [wanted, made] = line.parts[number];
     if (!made) {
@@ -112,6 +124,7 @@ class ThreadFamily {
     return made;
   }
   std::shared_ptr<ThreadFamily> successor(Line& line, uint64_t number) {
+    check_home();
     std::lock_guard lock(mutex_);
     auto& next = line.successors[number];
     if (!next) next = ThreadWorld::make_family(world_);
@@ -255,6 +268,14 @@ class ThreadFamily {
     }
   }
 
+  static constexpr const char* kStayedBehind =
+      "the group was made before this process was forked from another, where the threads of its "
+      "ranks are.\nMake another group in this process.";
+  void check_home() const {
+    if (home_.is_elsewhere()) throw CommAborted(kStayedBehind);
+  }
+
+  const base::HomeProcess home_;
   const std::shared_ptr<ThreadWorld> world_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -269,7 +290,7 @@ class ThreadFamily {
 };
 
 std::shared_ptr<ThreadFamily> ThreadWorld::make_family(const std::shared_ptr<ThreadWorld>& world) {
-  auto family = std::make_shared<ThreadFamily>(world);
+  std::shared_ptr<ThreadFamily> family(new ThreadFamily(world), ThreadFamily::end);
   const std::lock_guard lock(world->mutex_);
   std::erase_if(world->families_, [](const auto& known) { return known.expired(); });
   world->families_.push_back(family);

@@ -7,11 +7,14 @@
 #include <vector>
 
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/base/hold_signals.h"
+#include "grapnel/base/per_thread.h"
+#include "grapnel/base/threads.h"
+#include "grapnel/dist/process_wide.h"
 
 namespace grapnel::dist {
 
 struct Executor::State : std::enable_shared_from_this<State> {
+  const base::HomeProcess home;
   std::function<void(const std::function<void()>&)> around;
   std::mutex mutex;
   std::condition_variable changed;
@@ -32,11 +35,10 @@ struct Executor::State : std::enable_shared_from_this<State> {
   void ensure_thread() {
     if (busy) return;
     if (idle > 0) return changed.notify_all();
-    const base::HoldSignals hold;
-    threads.emplace_back([self = shared_from_this()] {
+    threads.push_back(base::start_thread([self = shared_from_this()] {
       if (self->around) self->around([&] { self->work(); });
       else self->work();
-    });
+    }));
     if (!orphaned) return;
     threads.back().detach();
     threads.pop_back();
@@ -70,8 +72,11 @@ struct Executor::State : std::enable_shared_from_this<State> {
 thread_local Executor::State* Executor::running = nullptr;
 
 namespace {
-thread_local std::shared_ptr<Executor> scoped;
-}
+constinit thread_local base::PerThread<std::shared_ptr<Executor>> thread_scoped;
+
+constinit ProcessWide<std::shared_ptr<Executor>> of_the_process{
+    [] { return std::make_shared<Executor>(); }};
+}  // namespace
 
 Executor::Executor(std::function<void(const std::function<void()>&)> around)
     : state_(std::make_shared<State>()) {
@@ -79,6 +84,11 @@ Executor::Executor(std::function<void(const std::function<void()>&)> around)
 }
 
 Executor::~Executor() {
+  // See Note [Threads and forks]: the threads that wait in the state stayed in the other process.
+  if (state_->home.is_elsewhere()) {
+    (void)new std::shared_ptr<State>(std::move(state_));
+    return;
+  }
   std::unique_lock lock(state_->mutex);
   state_->stopping = true;
   state_->changed.notify_all();
@@ -97,20 +107,20 @@ Executor::~Executor() {
 }
 
 void Executor::run(std::function<void()> job) {
+  if (state_->home.is_elsewhere()) return job();  // nobody else would
   std::lock_guard lock(state_->mutex);
   state_->jobs.push_back(std::move(job));
   state_->ensure_thread();
 }
 
 std::shared_ptr<Executor> Executor::current() {
-  if (scoped) return scoped;
-  static const std::shared_ptr<Executor> of_the_process = std::make_shared<Executor>();
-  return of_the_process;
+  const std::shared_ptr<Executor>* const scoped = thread_scoped.get_if();
+  return scoped && *scoped ? *scoped : of_the_process.get();
 }
 
 Executor::Scope::Scope(std::shared_ptr<Executor> executor)
-    : before_(std::exchange(scoped, std::move(executor))) {}
-Executor::Scope::~Scope() { scoped = std::move(before_); }
+    : before_(std::exchange(thread_scoped.get(), std::move(executor))) {}
+Executor::Scope::~Scope() { thread_scoped.get() = std::move(before_); }
 
 Executor::Waiting::Waiting() {
   if (!running) return;

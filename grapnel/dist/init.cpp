@@ -6,6 +6,7 @@
 #include "grapnel/base/log.h"
 #include "grapnel/base/rank.h"
 #include "grapnel/dist/communicator_mpi.h"
+#include "grapnel/dist/process_wide.h"
 #include "grapnel/dist/run_threads.h"
 
 namespace grapnel::dist {
@@ -25,6 +26,8 @@ void warn_if_srun_left_out_mpi() {
                  " processes without telling them about each other, so each is alone in a group of "
                  "one.\nStart them with srun --mpi=pmix, or with mpirun."));
 }
+
+constinit ProcessWide<ProcessGroup, std::chrono::milliseconds> alone{&single_rank};
 }  // namespace
 
 bool launched_by_mpi() {
@@ -37,7 +40,7 @@ ProcessGroup init(const InitOptions& options) {
   if (options.backend == Backend::mpi ||
       (options.backend == Backend::automatic && launched_by_mpi())) {
     static std::mutex mutex;
-    static ProcessGroup world;
+    static ProcessGroup& world = *new ProcessGroup;
     std::lock_guard lock(mutex);
     if (!world) {
       const char* largest = std::getenv("GRAPNEL_MPI_LARGEST_COUNT");
@@ -51,8 +54,7 @@ ProcessGroup init(const InitOptions& options) {
     return world;
   }
   if (options.backend == Backend::automatic) warn_if_srun_left_out_mpi();
-  static const ProcessGroup alone = single_rank(options.timeout);
-  return alone;
+  return alone.get(options.timeout);
 }
 
 }  // namespace grapnel::dist

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <ctime>
 
-#include "grapnel/base/hold_signals.h"
 
 namespace grapnel::dist {
 
@@ -51,10 +50,7 @@ MpiEngine::MpiEngine(MpiTransport& transport, const MpiOptions& options)
     return;
   }
   auto connected = Future<Done>::make();
-  {
-    const base::HoldSignals hold;
-    thread_ = std::thread([this, connected] { communicate(connected); });
-  }
+  thread_ = base::start_thread([this, connected] { communicate(connected); });
   try {
     connected.wait();
   } catch (...) {
@@ -65,6 +61,7 @@ MpiEngine::MpiEngine(MpiTransport& transport, const MpiOptions& options)
 }
 
 void MpiEngine::shut_down() {
+  if (home_.is_elsewhere()) return;  // a child by fork; MPI is its parent's
   ledger_.stop();
   Lock lock(mutex_);
   stopping_ = true;
@@ -112,7 +109,16 @@ void MpiEngine::last_words(const std::string& text) noexcept {
   }
 }
 
+bool MpiEngine::is_stopping() {
+  const Lock lock(mutex_);
+  return stopping_;
+}
+
 void MpiEngine::post(PostedPtr posted) {
+  if (is_stopping())
+    return posted->op->done.set_error(std::make_exception_ptr(
+        CommAborted(str(posted->describe(), ", was refused: the program is ending, and MPI has been "
+                                            "shut down.\nCommunicate before main() returns."))));
   if (!ledger_.enter(posted)) return;
   const Lock lock(mutex_);
   last_post_ = Clock::now();

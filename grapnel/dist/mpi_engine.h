@@ -15,6 +15,7 @@
 /// for it, too.
 #pragma once
 
+#include "grapnel/base/threads.h"
 #include "grapnel/dist/communicator_mpi.h"
 #include "grapnel/dist/mpi_rounds.h"
 
@@ -52,8 +53,10 @@ class MpiEngine final : public detail::Driver {
   /// Sleeps until there is something to do, or to look at. With the lock held.
   void nap(Lock& lock);
   bool step(Who who);
+  bool is_stopping();
   bool drove_recently(Clock::time_point now) const;
 
+  const base::HomeProcess home_;
   MpiTransport& transport_;
   std::shared_ptr<Executor> executor_ = std::make_shared<Executor>();
   std::mutex mutex_;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "grapnel/base/hold_signals.h"
+#include "grapnel/base/threads.h"
 
 namespace grapnel::dist {
 
@@ -16,8 +16,7 @@ std::string Posted::describe() const {
 }
 
 MpiLedger::MpiLedger(std::function<void(std::string)> tell) : tell_(std::move(tell)) {
-  const base::HoldSignals hold;
-  watchdog_ = std::thread([this] { mind_deadlines(); });
+  watchdog_ = base::start_thread([this] { mind_deadlines(); });
 }
 
 void MpiLedger::stop() {

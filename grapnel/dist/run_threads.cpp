@@ -4,13 +4,14 @@
 #include <thread>
 
 #include "grapnel/base/rank.h"
+#include "grapnel/base/threads.h"
 #include "grapnel/dist/thread_ranks.h"
 #include "grapnel/ops/generator.h"
 
 namespace grapnel::dist {
 
 namespace {
-thread_local const ProcessGroup* own_group = nullptr;
+constinit thread_local const ProcessGroup* own_group = nullptr;
 
 std::string message_of(const std::exception_ptr& error) {
   try {
@@ -45,7 +46,7 @@ void run_threads(int count, const std::function<void(ProcessGroup)>& fn,
   std::exception_ptr first;  // The others fail because of it.
   std::vector<std::thread> threads;
   for (ProcessGroup& group : ranks.groups)
-    threads.emplace_back([&, lose = ranks.lose, group = std::move(group)]() mutable {
+    threads.push_back(base::start_user_thread([&, lose = ranks.lose, group = std::move(group)]() mutable {
       const DefaultGeneratorScope draws(generators[static_cast<size_t>(group.rank())]);
       Executor::Scope scope(group.communicator().executor());
       own_group = &group;
@@ -62,7 +63,7 @@ void run_threads(int count, const std::function<void(ProcessGroup)>& fn,
                  message_of(error)));
       }
       group = {};
-    });
+    }));
   ranks = {};
   for (std::thread& t : threads) t.join();
   if (first) std::rethrow_exception(first);

@@ -9,7 +9,10 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
+
+#include "grapnel/base/threads.h"
 
 namespace grapnel::hooks {
 
@@ -21,6 +24,33 @@ std::ofstream open_to_append(const std::filesystem::path& path) {
   check(out.is_open(), path.string(), ": cannot be opened: ", std::strerror(errno), ".");
   return out;
 }
+
+/// A file that lines are added to. A child by fork must not write what waits in its copy of the
+/// buffer, which its parent will write: it opens the file anew.
+class Appending {
+ public:
+  explicit Appending(const std::filesystem::path& path)
+      : path_(path), out_(std::make_unique<std::ofstream>(open_to_append(path))) {}
+  ~Appending() {
+    if (home_.is_elsewhere()) (void)out_.release();
+  }
+  Appending(const Appending&) = delete;
+  Appending& operator=(const Appending&) = delete;
+
+  std::ofstream& stream() {
+    if (home_.is_elsewhere()) {
+      (void)out_.release();
+      out_ = std::make_unique<std::ofstream>(open_to_append(path_));
+      home_ = {};
+    }
+    return *out_;
+  }
+
+ private:
+  std::filesystem::path path_;
+  std::unique_ptr<std::ofstream> out_;
+  base::HomeProcess home_;
+};
 
 void check_written(const std::ofstream& out, const std::filesystem::path& path) {
   check(out.good(), path.string(),
@@ -43,15 +73,16 @@ nlohmann::json number(double x) {
 
 struct JsonLinesWriter::File {
   std::filesystem::path path;
-  std::ofstream out;
+  Appending file{path};
   void write(const nlohmann::ordered_json& line) {
+    std::ofstream& out = file.stream();
     out << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
     check_written(out, path);
   }
 };
 
 JsonLinesWriter::JsonLinesWriter(const std::filesystem::path& path)
-    : file_(new File{path, open_to_append(path)}) {}
+    : file_(new File{path}) {}
 JsonLinesWriter::~JsonLinesWriter() = default;
 void JsonLinesWriter::scalar(const std::string& tag, int64_t step, double value) {
   file_->write({{"step", step}, {"tag", tag}, {"value", number(value)}});
@@ -65,8 +96,9 @@ void JsonLinesWriter::histogram(const std::string& tag, int64_t step, const Logg
                 {"counts", h.counts}});
 }
 void JsonLinesWriter::flush() {
-  file_->out.flush();
-  check_written(file_->out, file_->path);
+  std::ofstream& out = file_->file.stream();
+  out.flush();
+  check_written(out, file_->path);
 }
 
 // --- TensorBoard ---
@@ -143,13 +175,14 @@ std::filesystem::path event_path(const std::filesystem::path& folder) {
 
 struct TensorBoardWriter::File {
   std::filesystem::path path;
-  std::ofstream out;
+  Appending file{path};
   /// A record: length, its checksum, the event, its checksum.
   void write(Message event) {
     event.fixed64(1, now());
     const uint64_t length = event.text().size();
     const uint32_t length_crc = masked_crc(&length, sizeof length),
                    data_crc = masked_crc(event.text().data(), length);
+    std::ofstream& out = file.stream();
     out.write(reinterpret_cast<const char*>(&length), sizeof length)
         .write(reinterpret_cast<const char*>(&length_crc), sizeof length_crc);
     out << event.text();
@@ -171,7 +204,7 @@ TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder) {
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   check(fd >= 0, path.string(), ": cannot be created: ", std::strerror(errno), ".");
   ::close(fd);
-  file_.reset(new File{path, open_to_append(path)});
+  file_.reset(new File{path});
   file_->write(Message().bytes(3, "brain.Event:2"));
 }
 TensorBoardWriter::~TensorBoardWriter() = default;
@@ -192,8 +225,9 @@ void TensorBoardWriter::histogram(const std::string& tag, int64_t step, const Lo
   file_->summary(step, Message().bytes(1, tag).bytes(5, values.text()));
 }
 void TensorBoardWriter::flush() {
-  file_->out.flush();
-  check_written(file_->out, file_->path);
+  std::ofstream& out = file_->file.stream();
+  out.flush();
+  check_written(out, file_->path);
 }
 
 // --- the logger ---

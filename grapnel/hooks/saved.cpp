@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "grapnel/base/threads.h"
 #include "grapnel/hooks/layout.h"
 #include "grapnel/io/safetensors.h"
 #include "grapnel/ops/factories.h"
@@ -28,11 +29,14 @@ struct Deflated {
   std::vector<Bytef> bytes;
 };
 
-/// A file that is gone with its last owner.
+/// A file that is gone with its last owner in the process that wrote it. Children by fork have
+/// copies of the owners, but not of the file.
 struct OnDisk {
   std::filesystem::path path;
+  base::HomeProcess home;
   explicit OnDisk(std::filesystem::path p) : path(std::move(p)) {}
   ~OnDisk() {
+    if (home.is_elsewhere()) return;
     std::error_code ignored;
     std::filesystem::remove(path, ignored);
   }

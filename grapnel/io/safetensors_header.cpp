@@ -120,7 +120,7 @@ class HeaderReader final : public json::json_sax_t {
 
 /// Bytes per element of the format's types; 0 for a type it does not have.
 int element_bytes(const std::string& dtype) {
-  static const std::map<std::string, int> sizes = {
+  static const auto& sizes = *new std::map<std::string, int>{
       {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1},
       {"U16", 2},  {"I16", 2}, {"F16", 2}, {"BF16", 2},    {"U32", 4},     {"I32", 4},
       {"F32", 4},  {"U64", 8}, {"I64", 8}, {"F64", 8},     {"C64", 8}};

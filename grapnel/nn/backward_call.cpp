@@ -3,6 +3,7 @@
 #include "grapnel/autograd/accumulate.h"
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/autograd/hooked_views.h"
 #include "grapnel/autograd/visit.h"
 #include "grapnel/ops/tape.h"
 
@@ -264,7 +265,7 @@ void BackwardCall::finish(Value& result) {
       meta.view.reset();
     }
     set_history(t, after_, slot);
-    if (meta.view) autograd_meta(meta.view->base).hooked_views.push_back(after_->make_hooks());
+    if (meta.view) hook_view(meta.view->base, after_->make_hooks());
   }
   if (before_->num_inputs() > 0) hook_arguments();
 }

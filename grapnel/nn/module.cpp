@@ -33,6 +33,18 @@ T through_hooks(const HookList<std::function<T(Module&, const std::string&, cons
         value = std::move(replacement);
   return value;
 }
+/// Whether `wanted` is `root` or anywhere below it.
+bool is_in(const Module& wanted, const Module& root, std::unordered_set<const Module*>& seen) {
+  if (&root == &wanted) return true;
+  for (const auto& child : root.named_children())
+    if (seen.insert(child->get()).second && is_in(wanted, **child, seen)) return true;
+  return false;
+}
+bool is_in(const Module& wanted, const Module& root) {
+  std::unordered_set<const Module*> seen;
+  return is_in(wanted, root, seen);
+}
+
 bool is_given(const Tensor& t) { return t.defined(); }
 bool is_given(const std::shared_ptr<Module>& m) { return m != nullptr; }
 
@@ -50,6 +62,10 @@ Module::Module(const Module& other)
       transient_buffers_(other.transient_buffers_),
       hooks_(other.hooks_) {}
 Module& Module::operator=(const Module& other) {
+  for (const auto& child : other.children_)
+    if (is_in(*this, **child)) [[unlikely]]
+      fail("operator=: the module assigned to is part of ", child.key(), " in ", other.name(),
+           ", and would become a part of itself.\nAssign a clone().");
   parameters_ = other.parameters_;
   buffers_ = other.buffers_;
   children_ = other.children_;
@@ -249,7 +265,7 @@ std::ostream& operator<<(std::ostream& stream, const Module& module) {
 // --- Building ---
 
 RegistrationHooks& registration_hooks() {
-  static RegistrationHooks hooks;
+  static RegistrationHooks& hooks = *new RegistrationHooks;
   return hooks;
 }
 
@@ -280,6 +296,11 @@ std::shared_ptr<Module> Module::add_module(std::string name, std::shared_ptr<Mod
   check_name(name, "register_module");
   check(module != nullptr, "register_module: the module '", name, "' is empty.");
   module = through_hooks(registration_hooks().module, *this, name, std::move(module), is_given);
+  if (is_in(*this, *module)) [[unlikely]]
+    fail("register_module: '", name, "' is ", module.get() == this ? "" : "a module that contains ",
+         "the very ", this->name(),
+         " it would become a part of.\nA module cannot be inside itself; keep what both need in a "
+         "third module, or refer to it with a std::weak_ptr.");
   if (replace) return children_[name] = std::move(module);
   return children_.insert(std::move(name), std::move(module));
 }
@@ -292,7 +313,7 @@ void Module::unregister_module(const std::string& name) {
 // --- Hooks ---
 
 ModuleHooks& global_module_hooks() {
-  static ModuleHooks hooks;
+  static ModuleHooks& hooks = *new ModuleHooks;
   return hooks;
 }
 

@@ -68,7 +68,7 @@ struct Module::Loading {
 };
 
 void Module::load_from(Loading& loading, const std::string& prefix) {
-  static const Metadata none;
+  static const Metadata& none = *new Metadata;
   const auto known = loading.dict.metadata.find(path_of(prefix));
   const Metadata metadata = known == loading.dict.metadata.end() ? none : known->second;
   LoadContext context{loading.dict,

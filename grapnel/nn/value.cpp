@@ -12,7 +12,7 @@ Overloaded(F...) -> Overloaded<F...>;
 }  // namespace
 
 const Tensor& Value::toTensor() const {
-  static const Tensor none;
+  static const Tensor& none = *new Tensor;
   return is_none() ? none : get<Tensor>("a tensor");
 }
 

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "grapnel/base/per_thread.h"
 #include "grapnel/ops/number_operand.h"
 #include "grapnel/ops/op.h"
 #include "grapnel/ops/record.h"
@@ -177,19 +178,8 @@ void set_number(TensorImpl& impl, const Scalar& value) {
   else *static_cast<double*>(data) = value.to_double();
 }
 
-/// Where a number that nobody needs any more waits for the next one; null before the first and when
-/// the thread ends.
-constinit thread_local Tensor* spare_number [[gnu::tls_model("initial-exec")]] = nullptr;
-
-[[gnu::noinline]] void keep_spare_numbers() {
-  struct Owner {
-    Tensor number;
-    ~Owner() { spare_number = nullptr; }
-  };
-  static thread_local Owner owner;
-  static constinit thread_local bool once = false;
-  if (!std::exchange(once, true)) spare_number = &owner.number;
-}
+/// Where a number that nobody needs any more waits for the next one.
+constinit thread_local base::PerThread<Tensor> spare_number [[gnu::tls_model("initial-exec")]];
 
 }  // namespace
 
@@ -202,20 +192,20 @@ Tensor wrap_number(const Scalar& value) {
 }
 
 NumberOperand::NumberOperand(const Scalar& value) {
-  if (!spare_number || !spare_number->defined()) {
+  Tensor* const spare = spare_number.get_if();
+  if (!spare || !spare->defined()) {
     tensor_ = wrap_number(value);
     return;
   }
-  tensor_ = std::move(*spare_number);
+  tensor_ = std::move(*spare);
   set_number(tensor_.impl(), value);
 }
 
 NumberOperand::~NumberOperand() {
   const TensorImpl& impl = tensor_.impl();
   if (!impl.refs.is_unique() || impl.storage->use_count() > 1) return;
-  if (!spare_number) [[unlikely]]
-    keep_spare_numbers();
-  if (spare_number && !spare_number->defined()) *spare_number = std::move(tensor_);
+  Tensor& spare = spare_number.get();
+  if (!spare.defined()) spare = std::move(tensor_);
 }
 
 }  // namespace grapnel

@@ -1,15 +1,28 @@
 #include "grapnel/ops/generator.h"
 
+#include <bit>
+#include <cstddef>
+#include <iterator>
 #include <mutex>
 #include <random>
 #include <utility>
 
+#include "grapnel/base/at_fork.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel {
 
+namespace {
+/// A few locks for all generators: nobody holds one for long, and a fork has to know them all.
+struct alignas(64) Lock {
+  base::ProcessMutex mutex{base::ForkOrder::generator};
+};
+constinit Lock locks[16];
+}  // namespace
+
 struct Generator::Impl {
-  std::mutex mutex;
+  base::ProcessMutex& mutex =
+      locks[(std::bit_cast<uintptr_t>(this) / sizeof(std::max_align_t)) % std::size(locks)].mutex;
   GeneratorState state;
 };
 

@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "grapnel/base/per_thread.h"
 #include "grapnel/ops/effect.h"
 #include "grapnel/ops/loop_nest.h"
 #include "grapnel/ops/op_site.h"
@@ -39,8 +40,9 @@ struct InvokeCall {
 };
 
 /// Opaque calls of this thread that wait to be run, as long as their traces keep them.
-thread_local std::vector<std::weak_ptr<const InvokeCall>> waiting;
-void forget_what_ran() {
+using Waiting = std::vector<std::weak_ptr<const InvokeCall>>;
+constinit thread_local base::PerThread<Waiting> thread_waiting;
+void forget_what_ran(Waiting& waiting) {
   std::erase_if(waiting, [](const auto& call) { return call.expired(); });
 }
 
@@ -123,9 +125,10 @@ Tensor pending_like(const Tensor& t) {
 }  // namespace
 
 void record::before_grad_is_replaced(const AutogradMeta& tensor) {
-  if (!active() || waiting.empty()) return;
-  forget_what_ran();
-  for (const auto& weak : waiting)
+  Waiting* const waiting = thread_waiting.get_if();
+  if (!active() || !waiting || waiting->empty()) return;
+  forget_what_ran(*waiting);
+  for (const auto& weak : *waiting)
     if (const auto call = weak.lock())
       for (const Tensor& t : call->given)
         if (t.defined() && t.impl().autograd == &tensor) return before_user_code();
@@ -158,7 +161,8 @@ variable_list call(Kind kind, Body body, const variable_list& inputs, size_t out
     if (kind == Kind::effect) {
       record::keep(std::move(kept));
     } else {
-      if (std::has_single_bit(waiting.size())) forget_what_ran();
+      Waiting& waiting = thread_waiting.get();
+      if (std::has_single_bit(waiting.size())) forget_what_ran(waiting);
       waiting.push_back(kept);
       record::keep_opaque(std::move(kept));
     }

@@ -8,7 +8,7 @@
 namespace grapnel::optim {
 
 OptimizerHooks& global_optimizer_hooks() {
-  static OptimizerHooks hooks;
+  static OptimizerHooks& hooks = *new OptimizerHooks;
   return hooks;
 }
 

@@ -1,6 +1,8 @@
 /// Hooks that watch: statistics, logs, NaN guard, norms per example. The programs of
 /// docs/hook-library.md are among these tests.
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
@@ -487,4 +489,38 @@ TEST_CASE("hooks that narrow can be nested: each takes what the one before left"
   CHECK(
       gradient(compress(kFloat64, compress(kBFloat16, deflate({.min_bytes = 0}), {.min_bytes = 0})))
           .equal(narrow));
+}
+
+TEST_CASE("a child by fork neither deletes nor repeats what its parent has put into files") {
+  const TemporaryFolder folder;
+  const auto hook = hooks::save_to_disk(folder / "saved", {.min_bytes = 1});
+  const Tensor x = full({100}, 3.0, requires_grad());
+  Tensor loss;
+  {
+    autograd::SavedTensorHooks scope(hook.pack, hook.unpack);
+    const Tensor y = x * 2;
+    loss = (y * y).sum();
+  }
+  auto writer = std::make_unique<hooks::JsonLinesWriter>(folder / "log.jsonl");
+  writer->scalar("parent", 1, 1.0);  // waits in a buffer, of which the child has a copy
+  const pid_t pid = fork();
+  if (pid == 0) {
+    loss = Tensor();
+    writer->scalar("child", 2, 2.0);
+    writer->flush();
+    writer.reset();
+    _exit(0);
+  }
+  int status = -1;
+  waitpid(pid, &status, 0);
+  CHECK(status == 0);
+  writer.reset();
+  loss.backward();
+  CHECK(x.grad()[0].item<double>() == 24.0);
+  const std::string log = io::read_text(folder / "log.jsonl");
+  for (const char* who : {"parent", "child"}) {
+    const size_t at = log.find(who);
+    CHECK(at != std::string::npos);
+    CHECK(log.find(who, at + 1) == std::string::npos);
+  }
 }

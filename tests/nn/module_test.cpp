@@ -306,3 +306,20 @@ TEST_CASE("registration refuses what cannot work") {
   CHECK(m.parameters().size() == 2);
   CHECK_THROWS_AS(m.unregister_module("x"), Error);
 }
+
+TEST_CASE("a module cannot be registered inside itself, directly or by way of others") {
+  struct Box : Module {};
+  const auto a = std::make_shared<Box>(), b = std::make_shared<Box>(), c = std::make_shared<Box>();
+  CHECK_THROWS_WITH_AS(a->register_module("self", a), doctest::Contains("cannot be inside itself"),
+                       Error);
+  a->register_module("b", b);
+  b->register_module("c", c);
+  CHECK_THROWS_WITH_AS(c->register_module("top", a), doctest::Contains("cannot be inside itself"),
+                       Error);
+  CHECK_THROWS_AS(c->replace_module("top", a), Error);
+  CHECK(c->children().empty());
+  CHECK(a->modules().size() == 3);
+  // Shared, but not in a circle.
+  a->register_module("again", c);
+  CHECK(a->modules().size() == 3);
+}

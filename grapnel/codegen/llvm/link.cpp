@@ -18,8 +18,8 @@ namespace {
 
 using llvm::orc::ExecutorAddr;
 
-/// What the session reports on the side, beside the error it returns.
-thread_local std::string reported;
+/// Where what the session reports on the side, beside the error it returns, is collected.
+constinit thread_local std::string* reported = nullptr;
 
 /// Everything linked in this process. Each kernel is a library of its own, so that it can go alone;
 /// nothing else is visible to it than the eager kernels and the two functions that stand for a
@@ -65,7 +65,10 @@ class Linker {
       : session_(std::move(control)),
         layer_(session_, session_.getExecutorProcessControl().getMemMgr()) {
     session_.setErrorReporter(
-        [](llvm::Error error) { reported += llvm::toString(std::move(error)) + "\n"; });
+        [](llvm::Error error) {
+          const std::string text = llvm::toString(std::move(error)) + "\n";
+          if (reported) *reported += text;
+        });
   }
 
   llvm::Expected<llvm::orc::JITDylib*> symbols_of(const kernels::KernelTable& table) {
@@ -98,7 +101,7 @@ class Linker {
 
 bool refuse(Sink error, llvm::Error problem) {
   const std::string message = llvm::toString(std::move(problem));
-  return fail(error, reported.empty() ? message : message + ": " + reported);
+  return fail(error, reported->empty() ? message : message + ": " + *reported);
 }
 
 }  // namespace
@@ -106,7 +109,11 @@ bool refuse(Sink error, llvm::Error problem) {
 bool link_object(const char* object, size_t size, const kernels::KernelTable& table, BlockFn* fn,
                  void** handle, Sink error) {
   return guarded(error, [&] {
-    reported.clear();
+    std::string text;
+    struct Collect {
+      explicit Collect(std::string& into) { reported = &into; }
+      ~Collect() { reported = nullptr; }
+    } collect(text);
     auto linker = Linker::get();
     if (!linker) return refuse(error, linker.takeError());
     auto library = (*linker)->add(llvm::StringRef(object, size), table);

@@ -29,7 +29,8 @@ const AttentionKernels& kernels_for(Compute compute) {
 }
 
 void* scratch(int64_t bytes) {
-  thread_local Scratch memory;
+  static constinit thread_local base::PerThread<Scratch> own_memory;
+  Scratch& memory = own_memory.get();
   return memory.get(static_cast<size_t>(bytes));
 }
 

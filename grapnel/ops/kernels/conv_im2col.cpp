@@ -86,13 +86,15 @@ struct Unfolded {
 };
 
 double* columns_scratch(int64_t length) {
-  thread_local Scratch scratch;
+  static constinit thread_local base::PerThread<Scratch> own_scratch;
+  Scratch& scratch = own_scratch.get();
   return scratch.doubles(length);
 }
 
 /// Values [begin, begin + length) of an operand that is not in memory.
 const double* filled(const TileFn& fill, int64_t begin, int64_t length) {
-  thread_local Scratch scratch;
+  static constinit thread_local base::PerThread<Scratch> own_scratch;
+  Scratch& scratch = own_scratch.get();
   double* const values = scratch.doubles(length + kTileMargin);
   fill({begin, 1, length, length, values});
   return values;

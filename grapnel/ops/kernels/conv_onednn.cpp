@@ -154,7 +154,8 @@ memory at(const memory::desc& desc, const void* data) {
 }
 
 memory scratchpad(const memory::desc& desc) {
-  thread_local Scratch scratch;
+  static constinit thread_local base::PerThread<Scratch> own_scratch;
+  Scratch& scratch = own_scratch.get();
   return at(desc, scratch.get(std::max<size_t>(desc.get_size(), 1)));
 }
 
@@ -177,7 +178,10 @@ void to_plain(const Side& side, const float* wanted, float* plain) {
 /// convolution wants them.
 void run_tile(Pass pass, const Plan& plan, const float* src_data, const float* weights_data,
               const float* dst_data) {
-  thread_local Scratch src_scratch, dst_scratch;
+  static constinit thread_local base::PerThread<Scratch> own_src_scratch;
+  Scratch& src_scratch = own_src_scratch.get();
+  static constinit thread_local base::PerThread<Scratch> own_dst_scratch;
+  Scratch& dst_scratch = own_dst_scratch.get();
   const auto buffer = [](const Side& side, Scratch& scratch, const float* plain) {
     return side.convert ? static_cast<float*>(scratch.get(side.wanted.get_size()))
                         : const_cast<float*>(plain);
@@ -232,7 +236,8 @@ const float* wanted_weights(const Side& side, const float* plain, Scratch& scrat
 
 /// Images of an operand that is not in memory.
 const float* filled(const TileFn& fill, Tile images) {
-  thread_local Scratch scratch;
+  static constinit thread_local base::PerThread<Scratch> own_scratch;
+  Scratch& scratch = own_scratch.get();
   float* const values = scratch.floats(images.rows * images.cols + kTileMargin);
   images.local = values;
   fill(images);
@@ -261,7 +266,8 @@ void run_with_weights(const Cut& cut, const float* src_data, const float* weight
     const Prepared& w = prepared[static_cast<size_t>(run)];
     const float* data = w.data;
     if ((*plan)[weights].wanted != w.layout) {  // the last run, if shorter, may like another layout
-      thread_local Scratch scratch;
+      static constinit thread_local base::PerThread<Scratch> own_scratch;
+      Scratch& scratch = own_scratch.get();
       data = wanted_weights((*plan)[weights], weights_data + cut.weights_at(run), scratch);
     }
     const bool fills_src = fill && cut.pass == Pass::forward,
@@ -298,7 +304,8 @@ void conv2d_backward_weights_f32(const ConvParams& p, const float* src_data, con
     const int64_t image_run = index / cut.channel_runs, run = index % cut.channel_runs;
     const auto plan = plan_for(cut, image_run, run);
     const Side& side = (*plan)[weights];
-    thread_local Scratch scratch;
+    static constinit thread_local base::PerThread<Scratch> own_scratch;
+    Scratch& scratch = own_scratch.get();
     float* const sum = sums + image_run * length + cut.weights_at(run);
     float* const wanted =
         side.convert ? static_cast<float*>(scratch.get(side.wanted.get_size())) : sum;

@@ -30,7 +30,8 @@ using Avx512 = IsaBaseline;
 
 template <class T>
 void own_gemm(const GemmBlock<T>& g) {
-  thread_local Scratch scratch;
+  static constinit thread_local base::PerThread<Scratch> own_scratch;
+  Scratch& scratch = own_scratch.get();
   T* const memory = static_cast<T*>(scratch.get(static_cast<size_t>(gemm_scratch<T>) * sizeof(T)));
   switch (base::cpu_isa()) {
     case base::Isa::avx512: return gemm_kernel<T, Avx512>(g, memory);
@@ -71,7 +72,8 @@ void gemm_tile(GemmBlock<float> g) {
   // core 64 x 512 x 512 ran at 89 GFLOP/s as it was and at 102 with b turned round first.
   bool b_transposed = g.b_col != 1;
   if (b_transposed && g.m > 1 && g.m <= 256) {
-    thread_local Scratch scratch;
+    static constinit thread_local base::PerThread<Scratch> own_scratch;
+    Scratch& scratch = own_scratch.get();
     float* const turned = scratch.floats(g.n * g.k);
     transpose(g.n, g.k, g.b, g.b_col, turned, g.n);
     g.b = turned;
@@ -230,7 +232,8 @@ struct Product {
 
   /// Rows of a that are not in memory.
   const T* filled(int64_t panel) const {
-    thread_local Scratch scratch;
+    static constinit thread_local base::PerThread<Scratch> own_scratch;
+    Scratch& scratch = own_scratch.get();
     const int64_t rows = row_count(panel);
     T* const memory =
         static_cast<T*>(scratch.get(static_cast<size_t>(rows * g.k + kTileMargin) * sizeof(T)));
@@ -248,7 +251,8 @@ struct Product {
       c = static_cast<T*>(g.c) + place.begin;
       c_row = g.c_row;
     } else {
-      thread_local Scratch scratch;
+      static constinit thread_local base::PerThread<Scratch> own_scratch;
+      Scratch& scratch = own_scratch.get();
       c = static_cast<T*>(scratch.get(static_cast<size_t>(place.rows * place.cols) * sizeof(T)));
       c_row = place.cols;
       place.local = c;

@@ -56,8 +56,8 @@ const dnnl::engine& onednn_engine() {
 }
 
 const dnnl::stream& onednn_stream() {
-  thread_local const dnnl::stream stream(onednn_engine());
-  return stream;
+  static constinit thread_local base::PerThread<const dnnl::stream> stream;
+  return stream.get(onednn_engine());
 }
 
 void Scratch::Free::operator()(void* memory) const {

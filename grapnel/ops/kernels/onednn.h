@@ -14,6 +14,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "grapnel/base/at_fork.h"
+#include "grapnel/base/per_thread.h"
+
 namespace grapnel::kernels {
 
 /// While one lives, oneDNN starts no team on this thread. The user's own OpenMP setting is back
@@ -35,8 +38,7 @@ const dnnl::engine& onednn_engine();
 /// This thread's stream.
 const dnnl::stream& onednn_stream();
 
-/// Memory of this thread, aligned to 64 bytes, that grows and is used again. Two uses at once need
-/// two objects.
+/// Memory, aligned to 64 bytes, that grows and is used again. Two uses at once need two objects.
 class Scratch {
  public:
   void* get(size_t bytes);
@@ -56,7 +58,7 @@ class Scratch {
 };
 
 /// The most recently used values, shared by all threads. Making a value happens outside the lock:
-/// threads that miss at the same time may make it twice, and one copy is kept.
+/// threads that miss at the same time may make it twice, and one copy is kept. Never destroyed.
 template <class Key, class Value, class Hash>
 class RecentlyUsed {
  public:
@@ -89,7 +91,7 @@ class RecentlyUsed {
 
   using Order = std::list<std::pair<Key, std::shared_ptr<const Value>>>;
   const size_t capacity_;
-  std::mutex mutex_;
+  base::ProcessMutex mutex_{base::ForkOrder::plans};
   Order order_;  // latest first
   std::unordered_map<Key, typename Order::iterator, Hash> places_;
 };
