@@ -29,7 +29,7 @@ TEST_CASE("a gradient that has to be copied does not fit a leaf of another layou
   Tensor w = ones({100, 8}, requires_grad());
   const Tensor y = w.t().contiguous();
   w.set_data(ones({4, 1000}).t());
-  CHECK_ERROR(y.backward(ones({8, 100})), "set_data() gave it data of shape [1000,4]");
+  CHECK_ERROR(y.backward(ones({8, 100})), "set_data() gave it data of shape [1000, 4]");
 }
 
 TEST_CASE("grad() of a leaf whose shape set_data changed says so") {
@@ -116,7 +116,7 @@ TEST_CASE("an optimiser does not step with a gradient of another shape") {
     else optimizer = std::make_unique<optim::SGD>(std::vector<Tensor>{w}, 0.1);
     (w * 2).sum().backward();
     w.set_data(ones({4, 4}));
-    CHECK_ERROR(optimizer->step(), "grad() of parameter 0 has shape [4], the parameter itself [4,4]");
+    CHECK_ERROR(optimizer->step(), "grad() of parameter 0 has shape [4], the parameter itself [4, 4]");
     CHECK(values(w) == Values(16, 1.0));
   }
 }
