@@ -67,14 +67,15 @@ TEST_CASE("a formula does not compute with data that set_data put in the place o
 
 TEST_CASE("a hook that gives its leaf another shape ends the pass before grad() is written") {
   Tensor x = ones({3}, requires_grad());
-  HookHandle h = x.register_hook([&](const Tensor&) { x.set_data(ones({1000})); }, "grow");
+  const Tensor large = ones({1000}), small = ones({4});
+  HookHandle h = x.register_hook([&](const Tensor&) { x.set_data(large); }, "grow");
   CHECK_ERROR((x * 2).sum().backward(), "set_data() gave it data of shape [1000]");
   CHECK_FALSE(x.grad().defined());
   h.remove();
 
   // After the write it is the next pass that has to begin with a clean grad().
   HookHandle after =
-      x.register_post_accumulate_grad_hook([&](const Tensor& t) { t.set_data(ones({4})); });
+      x.register_post_accumulate_grad_hook([&](const Tensor& t) { t.set_data(small); });
   (x * 2).sum().backward();
   after.remove();
   CHECK_ERROR((x * 2).sum().backward(), "Clear it first: reset_grad()");
