@@ -62,7 +62,9 @@ class Recipe final : public CheckpointRun {
                            const variable_list& inputs) {
     const SavedTensorHooks hooks([self](const Tensor&) { return self->next_number(); },
                                  [self](size_t number) { return self->value(number); });
-    self->place_ = SavedHookStack::current().pairs.size() - 1;
+    // Hooks that are called again save as the rest of the function does.
+    self->place_ = self->options_.hooks_again ? SIZE_MAX - 1
+                                              : SavedHookStack::current().pairs.size() - 1;
     const Current current(self->options_.hooks_again && !self->outer_ ? nullptr : self.get());
     struct Leave {
       CheckpointRun*& outer;

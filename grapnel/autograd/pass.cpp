@@ -147,10 +147,10 @@ Grads Pass::run_formula(Node& node, const Grads& grads) {
       fail("backward: the node of ", node.name(), " (called at ", node.where(),
            ") is already running in an outer pass on this thread; a pass started inside it may not "
            "run it again.");
-  in_formula = true;
+  in_formula = &grads;
   struct Leave {
-    bool& flag;
-    ~Leave() { flag = false; }
+    const Grads*& given;
+    ~Leave() { given = nullptr; }
   } leave{in_formula};
   if (node.is_user_code()) {
     record::before_user_code();
@@ -206,6 +206,10 @@ void Pass::arrive(State& s, uint32_t slot, Tensor grad) {
     buffer = buffer + grad;
   }
   s.writes += visit::writes_to(buffer);
+}
+
+const Grads* visit::grads_of_formula() {
+  return thread_state.pass ? thread_state.pass->in_formula : nullptr;
 }
 
 void Pass::fail_written(const Node& node) const {

@@ -29,7 +29,7 @@ class Pass {
   static ThreadState& this_thread();
 
   Node* current = nullptr;
-  bool in_formula = false;
+  const Grads* in_formula = nullptr;  ///< what the formula of `current` is given, while it runs
   bool user_exception = false;
 
   Pass* outer() const { return outer_; }

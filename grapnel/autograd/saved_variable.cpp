@@ -4,6 +4,7 @@
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/meta.h"
+#include "grapnel/autograd/visit.h"
 #include "grapnel/base/per_thread.h"
 #include "grapnel/base/source_site.h"
 #include "grapnel/ops/record.h"
@@ -174,6 +175,8 @@ Tensor SavedVariable::read(const Node& owner) const {
          "pack hook return one.");
   Tensor t;
   record::before_user_code();
+  const Grads* const shown = visit::grads_of_formula();
+  const uint32_t writes = shown ? visit::writes_to(*shown) : 0;
   {
     base::UserCodeScope user;
     try {
@@ -183,6 +186,9 @@ Tensor SavedVariable::read(const Node& owner) const {
       throw;
     }
   }
+  if (shown && visit::writes_to(*shown) != writes) [[unlikely]]
+    fail("an unpack hook changed a gradient in place that ", owner.name(),
+         " was given. Gradient buffers may be shared; keep a clone() instead.");
   if (!t.defined()) [[unlikely]]
     fail("an unpack hook returned an undefined tensor for a value saved by ", owner.name(), ".");
   return t.detach();

@@ -88,6 +88,9 @@ class RunningHook {
   uint32_t writes_ = 0;
 };
 
+/// What the formula that runs in the innermost pass of this thread was given, or null.
+const Grads* grads_of_formula();
+
 /// What a hook returns. In a recording, one that declared itself and was called before is not
 /// called again.
 variable_list call_hook(const HookEntry& entry, HookKind kind, const variable_list& arguments,

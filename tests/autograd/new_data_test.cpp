@@ -29,7 +29,7 @@ TEST_CASE("a gradient that has to be copied does not fit a leaf of another layou
   Tensor w = ones({100, 8}, requires_grad());
   const Tensor y = w.t().contiguous();
   w.set_data(ones({4, 1000}).t());
-  CHECK_ERROR(y.backward(ones({8, 100})), "set_data() gave it data of shape [1000,4]");
+  CHECK_ERROR(y.backward(ones({8, 100})), "set_data() gave it data of shape [1000, 4]");
 }
 
 TEST_CASE("grad() of a leaf whose shape set_data changed says so") {
@@ -67,14 +67,15 @@ TEST_CASE("a formula does not compute with data that set_data put in the place o
 
 TEST_CASE("a hook that gives its leaf another shape ends the pass before grad() is written") {
   Tensor x = ones({3}, requires_grad());
-  HookHandle h = x.register_hook([&](const Tensor&) { x.set_data(ones({1000})); }, "grow");
+  const Tensor large = ones({1000}), small = ones({4});
+  HookHandle h = x.register_hook([&](const Tensor&) { x.set_data(large); }, "grow");
   CHECK_ERROR((x * 2).sum().backward(), "set_data() gave it data of shape [1000]");
   CHECK_FALSE(x.grad().defined());
   h.remove();
 
   // After the write it is the next pass that has to begin with a clean grad().
   HookHandle after =
-      x.register_post_accumulate_grad_hook([&](const Tensor& t) { t.set_data(ones({4})); });
+      x.register_post_accumulate_grad_hook([&](const Tensor& t) { t.set_data(small); });
   (x * 2).sum().backward();
   after.remove();
   CHECK_ERROR((x * 2).sum().backward(), "Clear it first: reset_grad()");
@@ -116,7 +117,7 @@ TEST_CASE("an optimiser does not step with a gradient of another shape") {
     else optimizer = std::make_unique<optim::SGD>(std::vector<Tensor>{w}, 0.1);
     (w * 2).sum().backward();
     w.set_data(ones({4, 4}));
-    CHECK_ERROR(optimizer->step(), "grad() of parameter 0 has shape [4], the parameter itself [4,4]");
+    CHECK_ERROR(optimizer->step(), "grad() of parameter 0 has shape [4], the parameter itself [4, 4]");
     CHECK(values(w) == Values(16, 1.0));
   }
 }

@@ -1,4 +1,5 @@
 /// Modules and scopes in a checkpointed function, which runs once more in the backward pass.
+#include "grapnel/autograd/tape_observer.h"
 #include "tests/autograd/vectors.h"
 
 namespace grapnel::test {

@@ -57,7 +57,8 @@ struct Mul : Pointwise<2> {
   static Samples samples() { return sample_pairs({-1.5, 0.25, 3.0}, {2.0, -0.5, 0.125}); }
 };
 
-/// True division: integers give floating-point results.
+/// True division: integers give floating-point results. The numerator is saved, not the quotient, so
+/// that the result may be changed in place.
 struct Div : Pointwise<2> {
   static constexpr std::string_view name = "div";
   static constexpr TypeRule type_rule = TypeRule::floating;
@@ -65,10 +66,10 @@ struct Div : Pointwise<2> {
   static S scalar(S a, S b) {
     return a / b;
   }
-  static constexpr SaveMask saves[] = {input(1), input(1) | output()};
+  static constexpr SaveMask saves[] = {input(1), input(0) | input(1)};
   static Grads grad(const Saved& s, const Tensor& g) {
     const Tensor b = s.input(1);
-    return {s.needs(0) ? g / b : Tensor(), s.needs(1) ? -g * s.output() / b : Tensor()};
+    return {s.needs(0) ? g / b : Tensor(), s.needs(1) ? -g * (s.input(0) / b) / b : Tensor()};
   }
   static Samples samples() { return sample_pairs({-1.5, 0.25, 3.0}, {2.0, -0.5, 0.75}); }
 };
