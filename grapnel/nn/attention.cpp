@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "grapnel/base/checked.h"
 #include "grapnel/nn/init.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
@@ -44,11 +45,12 @@ void MultiheadAttentionImpl::reset() {
   const int64_t e = options.embed_dim(), k = options.kdim().value_or(e),
                 v = options.vdim().value_or(e);
   const bool one_weight = k == e && v == e;
-  in_proj_weight = register_parameter("in_proj_weight", one_weight ? empty({3 * e, e}) : Tensor());
+  const int64_t rows = checked_mul<int64_t>(3, e, "MultiheadAttention");
+  in_proj_weight = register_parameter("in_proj_weight", one_weight ? empty({rows, e}) : Tensor());
   q_proj_weight = register_parameter("q_proj_weight", one_weight ? Tensor() : empty({e, e}));
   k_proj_weight = register_parameter("k_proj_weight", one_weight ? Tensor() : empty({e, k}));
   v_proj_weight = register_parameter("v_proj_weight", one_weight ? Tensor() : empty({e, v}));
-  in_proj_bias = register_parameter("in_proj_bias", options.bias() ? empty({3 * e}) : Tensor());
+  in_proj_bias = register_parameter("in_proj_bias", options.bias() ? empty({rows}) : Tensor());
   bias_k = register_parameter("bias_k", options.add_bias_kv() ? empty({1, 1, e}) : Tensor());
   bias_v = register_parameter("bias_v", options.add_bias_kv() ? empty({1, 1, e}) : Tensor());
   out_proj = register_module("out_proj", Linear(LinearOptions(e, e).bias(options.bias())));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "grapnel/base/checked.h"
 #include "grapnel/nn/init.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
@@ -21,12 +22,13 @@ int64_t source_of(int64_t place, int64_t size, PaddingMode mode) {
 /// `x` with `before` and `after` elements more along `dim`, taken from x itself.
 Tensor pad_from_itself(const Tensor& x, int64_t dim, int64_t before, int64_t after,
                        PaddingMode mode) {
+  const int64_t padding = checked_add(before, after, "conv, padding");
   const int64_t size = x.size(dim), most = mode == PaddingMode::reflect    ? size - 1
                                            : mode == PaddingMode::circular ? size
-                                                                           : before + after;
+                                                                           : padding;
   check(size > 0 && std::max(before, after) <= most, "conv: padding by ", std::max(before, after),
         " needs more than the ", size, " elements that the input has in dimension ", dim, ".");
-  const Tensor index = empty({before + size + after}, kInt64);
+  const Tensor index = empty({checked_add(size, padding, "conv, padding")}, kInt64);
   auto* to = index.data_ptr<int64_t>();
   for (int64_t i = -before; i < size + after; ++i) *to++ = source_of(i, size, mode);
   return x.index_select(dim, index);
@@ -99,13 +101,15 @@ Tensor ConvNdImpl<D, Derived>::forward(const Tensor& input) {
   std::array<int64_t, D> before = *options.padding().sizes(), after = before;
   if (options.padding().is_same())
     for (size_t i = 0; i < D; ++i) {
-      const int64_t total = options.dilation()[i] * (options.kernel_size()[i] - 1);
+      const int64_t total = checked_mul(
+          options.dilation()[i], checked_sub(options.kernel_size()[i], int64_t{1}, "conv"),
+          "conv, reach of the kernel");
       before[i] = total / 2, after[i] = total - before[i];
     }
   Tensor x = input;
   if (options.padding_mode() != PaddingMode::zeros) {
     for (size_t i = 0; i < D; ++i)
-      if (before[i] + after[i] > 0)
+      if (before[i] > 0 || after[i] > 0)
         x = pad_from_itself(x, static_cast<int64_t>(i) + 2, before[i], after[i],
                             options.padding_mode());
     return conv(x, weight, bias, options, std::array<int64_t, D>{});

@@ -4,7 +4,9 @@
 #include <limits>
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/base/checked.h"
 #include "grapnel/base/half.h"
+#include "grapnel/ops/attr_check.h"
 #include "grapnel/ops/broadcast_warning.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/tensor/tensor_index.h"
@@ -18,8 +20,9 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, con
   check(x.dim() >= 2 && num_groups > 0 && x.size(1) % num_groups == 0,
         "group_norm: x must be [batch, channels, ...] with channels a multiple of ", num_groups,
         " groups, got shape ", x.shape(), ".");
-  const int64_t per_group = x.numel() / std::max<int64_t>(1, x.size(0) * num_groups);
-  Tensor y = layer_norm(x.reshape({x.size(0) * num_groups, per_group}), {per_group}, {}, {}, eps)
+  const int64_t groups = checked_mul(x.size(0), num_groups, "group_norm"),
+                per_group = x.numel() / std::max<int64_t>(1, groups);
+  Tensor y = layer_norm(x.reshape({groups, per_group}), {per_group}, {}, {}, eps)
                  .view(x.shape());
   Shape column = Shape::filled(static_cast<int>(x.dim()) - 1, 1);
   column[0] = x.size(1);
@@ -84,9 +87,11 @@ Tensor adaptive_pool(const char* name, Tensor x, IntArrayRef output_size, Pool p
       x = pool(x.unflatten(dim, {count, size / count}), dim + 1);
       continue;
     }
+    check(count <= attrs::kMostResults, name, ": an output size must be at most ",
+          attrs::kMostResults, ", got ", output_size, ".");
     std::vector<Tensor> windows;
     for (int64_t i = 0; i < count; ++i) {
-      const int64_t begin = i * size / count, end = ((i + 1) * size + count - 1) / count;
+      const int64_t begin = i * size / count, end = ceil_div((i + 1) * size, count);
       windows.push_back(pool(x.narrow(dim, begin, end - begin), dim));
     }
     x = stack(windows, dim);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "grapnel/base/checked.h"
 #include "grapnel/nn/init.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
@@ -33,14 +34,15 @@ RNNImplBase<Derived>::RNNImplBase(const RNNOptionsBase& options_) : options(opti
 
 template <class Derived>
 void RNNImplBase<Derived>::reset() {
-  const int64_t rows = Derived::gates * options.hidden_size(),
+  const int64_t rows = checked_mul<int64_t>(Derived::gates, options.hidden_size(), "rows of weights"),
                 directions = options.bidirectional() ? 2 : 1;
   for (int64_t layer = 0; layer < options.num_layers(); ++layer)
     for (int64_t direction = 0; direction < directions; ++direction) {
       const std::string s = suffix(layer, direction == 1);
       this->register_parameter(
           "weight_ih" + s,
-          empty({rows, layer == 0 ? options.input_size() : directions * state_size()}));
+          empty({rows, layer == 0 ? options.input_size()
+                              : checked_mul(directions, state_size(), "states of a layer")}));
       this->register_parameter("weight_hh" + s, empty({rows, state_size()}));
       if (options.bias()) {
         this->register_parameter("bias_ih" + s, empty({rows}));

@@ -1,3 +1,5 @@
+/// The one call that every operation goes through: computes or records, and makes the backward node;
+/// the same in place; types of results; plain numbers as operands.
 #include <utility>
 
 #include "grapnel/base/per_thread.h"

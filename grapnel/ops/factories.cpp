@@ -143,7 +143,7 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step,
                    : static_cast<uint64_t>(first) - static_cast<uint64_t>(end.to_int());
     const uint64_t pace =
         stride > 0 ? static_cast<uint64_t>(stride) : -static_cast<uint64_t>(stride);
-    const auto count = static_cast<int64_t>(distance / pace + (distance % pace != 0));
+    const auto count = checked_cast<int64_t>(distance / pace + (distance % pace != 0), "arange");
     const auto at = [=](int64_t i) { return (wrapping(first) + wrapping(i) * wrapping(stride)).v; };
     return finish(by_rule(count, dtype, at), options);
   }

@@ -1,3 +1,5 @@
+/// Matrix products: operands become batches of matrices for kernels/gemm.h, and narrow results are
+/// rounded tile by tile. Start reading at multiply.
 #include "grapnel/ops/defs/matmul.h"
 
 #include <cmath>
