@@ -26,8 +26,7 @@ GRAPNEL_ACTIVATION(Tanh, input.tanh());
 GRAPNEL_ACTIVATION(Sigmoid, input.sigmoid());
 GRAPNEL_ACTIVATION(SiLU, input.silu());
 GRAPNEL_ACTIVATION(Mish, input* softplus(input).tanh());
-GRAPNEL_ACTIVATION(LogSigmoid,
-                   -softplus(-input, 1, std::numeric_limits<double>::infinity()));
+GRAPNEL_ACTIVATION(LogSigmoid, -softplus(-input, 1, std::numeric_limits<double>::infinity()));
 GRAPNEL_ACTIVATION(Softsign, input / (1 + input.abs()));
 GRAPNEL_ACTIVATION(ReLU6, input.clamp(0, 6));
 /// Scaled so that activations keep mean 0 and variance 1 from layer to layer.

@@ -56,8 +56,8 @@ void IndexArgument::remember(const Tensor& copy, Tensor view, const Shape& dims,
                              Tensor positions) const {
   if (copied_ != nullptr) return;  // a list with a name, used again: only its first copy is known
   drop_ended();
-  copied_ = new CopiedRows{copy.impl_ptr(), std::move(view),      dims,
-                           std::move(positions), innermost, &innermost};
+  copied_ = new CopiedRows{copy.impl_ptr(),      std::move(view), dims,
+                           std::move(positions), innermost,       &innermost};
   innermost = copied_;
 }
 
