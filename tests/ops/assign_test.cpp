@@ -113,6 +113,18 @@ TEST_CASE("a copy with a name is a tensor of its own") {
   CHECK(values(x) == Values{-5, 50, 2});
 }
 
+TEST_CASE("tensors made within the expression are not taken for the copy") {
+  Tensor x = counting({3}), y = zeros({3}, kFloat64);
+  const auto consume = [&](Tensor t) {
+    t = Tensor();  // the header of a tensor that is gone is used again by the next
+    for (int i = 0; i < 3; ++i) y[i] = 1;
+    return zeros({1}, kFloat64);
+  };
+  x.index({tensor({0})}) = consume(x.index({tensor({1, 2})})) - 7;
+  CHECK(values(x) == Values{-7, 1, 2});
+  CHECK(values(y) == Values{1, 1, 1});
+}
+
 TEST_CASE("what gather, index_select and masked_select picked out cannot be assigned to") {
   const Tensor x = counting({2, 2});
   for (const std::string& message : {error_of([&] { x.index_select(0, tensor({1})) = 1; }),
