@@ -140,8 +140,8 @@ struct ForwardScope {
 
 /// std::vector, TensorList, std::array and other lists.
 template <class A>
-concept ListOfTensors = std::ranges::forward_range<A&> &&
-                        std::same_as<std::ranges::range_value_t<A&>, Tensor>;
+concept ListOfTensors =
+    std::ranges::forward_range<A&> && std::same_as<std::ranges::range_value_t<A&>, Tensor>;
 
 /// Base of functions with a backward pass of their own: derive, write static `forward` and
 /// `backward`, call `apply`. `T::backward` returns one gradient for every argument of forward, in order: undefined tensors

@@ -1,5 +1,5 @@
-/// LibTorch's names for Grapnel: a program written for LibTorch compiles with this include in the
-/// place of <torch/torch.h>.
+/// LibTorch's names for Grapnel: this include takes the place of <torch/torch.h> in programs that use
+/// what is offered here.
 ///
 ///   #include <grapnel/compat/torch.h>
 ///   auto x = torch::ones({2, 2}, torch::requires_grad());

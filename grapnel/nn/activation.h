@@ -31,8 +31,7 @@ GRAPNEL_ACTIVATION(SiLU, input.silu());
 /// x * tanh(softplus(x))
 GRAPNEL_ACTIVATION(Mish, input* softplus(input).tanh());
 /// log(sigmoid(x)), computed without overflow.
-GRAPNEL_ACTIVATION(LogSigmoid,
-                   -softplus(-input, 1, std::numeric_limits<double>::infinity()));
+GRAPNEL_ACTIVATION(LogSigmoid, -softplus(-input, 1, std::numeric_limits<double>::infinity()));
 /// x / (1 + |x|)
 GRAPNEL_ACTIVATION(Softsign, input / (1 + input.abs()));
 /// x limited to [0, 6].

@@ -125,16 +125,15 @@ void Module::clone_(const Module& other) {
 }
 
 bool Module::shared_outside_() const {
-  return std::ranges::any_of(
-      children_, [](const auto& child) { return child.value()->shared_outside_(); });
+  return std::ranges::any_of(children_,
+                             [](const auto& child) { return child.value()->shared_outside_(); });
 }
 
 std::vector<size_t> Module::owners_() const {
   std::vector<size_t> out;
   for (const NamedTensors* tensors : {&parameters_, &buffers_})
     for (const auto& item : *tensors) out.push_back(item->use_count());
-  for (const auto& child : children_)
-    out.push_back(static_cast<size_t>(child.value().use_count()));
+  for (const auto& child : children_) out.push_back(static_cast<size_t>(child.value().use_count()));
   return out;
 }
 

@@ -19,12 +19,13 @@
 namespace grapnel {
 
 struct CopiedRows {
-  std::atomic<const TensorImpl*> copy;  ///< only to compare with; null when the expression is over
+  Tensor copy;  ///< kept, so that no other tensor of the expression can have its place in memory
   Tensor view;
   Shape dims;
   Tensor positions;
   CopiedRows* outer;
   CopiedRows** list;  ///< of the thread that made the copy
+  std::atomic<bool> ended = false;
 };
 
 namespace {
@@ -33,7 +34,7 @@ constinit thread_local CopiedRows* innermost = nullptr;
 
 const CopiedRows* origin_of(const Tensor& t) {
   for (const CopiedRows* rows = innermost; rows != nullptr; rows = rows->outer)
-    if (rows->copy.load(std::memory_order_relaxed) == t.impl_ptr()) return rows;
+    if (rows->copy.is_same(t)) return rows;
   return nullptr;
 }
 
@@ -41,7 +42,7 @@ const CopiedRows* origin_of(const Tensor& t) {
 void drop_ended() {
   for (CopiedRows** at = &innermost; *at != nullptr;) {
     CopiedRows* const rows = *at;
-    if (rows->copy.load(std::memory_order_acquire) != nullptr) {
+    if (!rows->ended.load(std::memory_order_acquire)) {
       at = &rows->outer;
       continue;
     }
@@ -56,15 +57,15 @@ void IndexArgument::remember(const Tensor& copy, Tensor view, const Shape& dims,
                              Tensor positions) const {
   if (copied_ != nullptr) return;  // a list with a name, used again: only its first copy is known
   drop_ended();
-  copied_ = new CopiedRows{copy.impl_ptr(), std::move(view),      dims,
-                           std::move(positions), innermost, &innermost};
+  copied_ =
+      new CopiedRows{copy, std::move(view), dims, std::move(positions), innermost, &innermost};
   innermost = copied_;
 }
 
 void IndexArgument::forget() noexcept {
   CopiedRows* const rows = std::exchange(copied_, nullptr);
   if (rows->list != &innermost) {
-    rows->copy.store(nullptr, std::memory_order_release);
+    rows->ended.store(true, std::memory_order_release);
     return;
   }
   for (CopiedRows** at = &innermost; *at != nullptr; at = &(*at)->outer)

@@ -137,17 +137,14 @@ Tensor bounded_log(const Tensor& x) {
 
 Grads BinaryCrossEntropy::grad(const Saved& s, const Tensor& g) {
   // The small number is not one of the narrow types.
-  const auto wide = [](const Tensor& t) {
-    return t.to(dtype_of(compute_type(t.dtype())));
-  };
+  const auto wide = [](const Tensor& t) { return t.to(dtype_of(compute_type(t.dtype()))); };
   const Tensor x = wide(s.input(0));
   Grads out(2);
   if (s.needs(0)) {
     const Tensor slope = (x - wide(s.input(1))) / clamp(x * (1.0 - x), 1e-12, {});
     out[0] = (wide(g) * slope).to(s.input_dtype(0));
   }
-  if (s.needs(1))
-    out[1] = (wide(g) * (bounded_log(1.0 - x) - bounded_log(x))).to(s.input_dtype(1));
+  if (s.needs(1)) out[1] = (wide(g) * (bounded_log(1.0 - x) - bounded_log(x))).to(s.input_dtype(1));
   return out;
 }
 

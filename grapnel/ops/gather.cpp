@@ -1,7 +1,7 @@
 /// gather and scatter: one position per element.
+#include "grapnel/ops/assign.h"
 #include "grapnel/ops/defs/index.h"
 #include "grapnel/ops/lines.h"
-#include "grapnel/ops/assign.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
 

@@ -50,10 +50,15 @@ class StateOf : public OptimizerParamState {
   void from_map(const std::map<std::string, Entry>& values) override {
     Derived::visit(static_cast<Derived&>(*this), [&](const char* name, auto& field) {
       using T = std::decay_t<decltype(field)>;
+      constexpr bool tensor = std::is_same_v<T, Tensor>;
+      field = T();
       const auto it = values.find(name);
-      if constexpr (std::is_same_v<T, Tensor>)
-        field = it == values.end() ? Tensor() : std::get<Tensor>(it->second);
-      else field = it == values.end() ? T() : std::get<Scalar>(it->second).to<T>();
+      if (it == values.end()) return;
+      check(std::holds_alternative<Tensor>(it->second) == tensor, "load_state_dict: ", name,
+            tensor ? " is saved as a number, expected a tensor."
+                   : " is saved as a tensor, expected a number.");
+      if constexpr (tensor) field = std::get<Tensor>(it->second);
+      else field = std::get<Scalar>(it->second).to<T>();
     });
   }
 };

@@ -21,7 +21,7 @@ struct TensorImpl {
   bool wrapped_number = false;  ///< stands for a plain number: never packed, weak in type promotion
   bool requires_grad = false;   ///< a leaf that wants a gradient, or the result of a recorded op
   bool differentiable_view = false;
-  bool inference = false;  ///< made in inference mode: can never be recorded
+  bool inference = false;    ///< made in inference mode: can never be recorded
   bool picked_copy = false;  ///< what gather and the like picked out: nothing to assign to
   int64_t numel = 0;
   int64_t offset = 0;  ///< in elements, from the start of the storage

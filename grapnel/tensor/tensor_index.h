@@ -66,8 +66,7 @@ class TensorIndex {
 /// All that stands between the brackets, borrowed: it is meant for arguments of functions.
 class IndexList : public IndexArgument {
  public:
-  IndexList(std::initializer_list<TensorIndex> list)
-      : list_(std::data(list), list.size()) {}
+  IndexList(std::initializer_list<TensorIndex> list) : list_(std::data(list), list.size()) {}
   IndexList(const std::vector<TensorIndex>& list) : list_(list) {}
   IndexList(std::span<const TensorIndex> list) : list_(list) {}
 

@@ -188,7 +188,8 @@ TEST_CASE("hooks can be listed with kind, name and place of registration") {
   CHECK(infos[2].name == "step");
 }
 
-TEST_CASE("asking for a gradient that is not kept warns once per line and says what would keep it") {
+TEST_CASE(
+    "asking for a gradient that is not kept warns once per line and says what would keep it") {
   std::vector<std::string> warnings;
   set_warning_handler([&](const std::string& text) { warnings.push_back(text); });
   auto x = leaf(2);

@@ -5,7 +5,8 @@
 using namespace grapnel;
 using namespace grapnel::indexing;
 
-TEST_CASE("assigning to views and to rows at positions is the same in every mode, gradients included") {
+TEST_CASE(
+    "assigning to views and to rows at positions is the same in every mode, gradients included") {
   const auto scenario = [](Mode& mode) {
     const Tensor w = tensor({{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}}, requires_grad());
     const Tensor v = tensor({0.5, -2.0}, requires_grad()), at = tensor({2, 0});

@@ -34,7 +34,9 @@ struct Activation {
   std::function<double(double)> slope;
 };
 
-double sigmoid_of(double z) { return z >= 0 ? 1 / (1 + std::exp(-z)) : std::exp(z) / (1 + std::exp(z)); }
+double sigmoid_of(double z) {
+  return z >= 0 ? 1 / (1 + std::exp(-z)) : std::exp(z) / (1 + std::exp(z));
+}
 double softplus_of(double z) { return std::max(z, 0.0) + std::log1p(std::exp(-std::abs(z))); }
 double density(double z) { return std::exp(-z * z / 2) / std::sqrt(2 * M_PI); }
 
@@ -42,12 +44,19 @@ const Activation activations[] = {
     {"sigmoid", [](const Tensor& x) { return sigmoid(x); },
      [](double z) { return sigmoid_of(z) * sigmoid_of(-z); }},
     {"tanh", [](const Tensor& x) { return tanh(x); },
-     [](double z) { return 1 / (std::cosh(std::min(std::abs(z), 300.0)) * std::cosh(std::min(std::abs(z), 300.0))); }},
+     [](double z) {
+       return 1 /
+              (std::cosh(std::min(std::abs(z), 300.0)) * std::cosh(std::min(std::abs(z), 300.0)));
+     }},
     {"relu", [](const Tensor& x) { return relu(x); }, [](double z) { return double(z > 0); }},
-    {"relu6", [](const Tensor& x) { return nn::ReLU6()(x); }, [](double z) { return double(z > 0 && z < 6); }},
-    {"hardtanh", [](const Tensor& x) { return nn::Hardtanh()(x); }, [](double z) { return double(std::abs(z) < 1); }},
-    {"leaky_relu", [](const Tensor& x) { return leaky_relu(x); }, [](double z) { return z > 0 ? 1 : 0.01; }},
-    {"elu", [](const Tensor& x) { return elu(x); }, [](double z) { return z > 0 ? 1 : std::exp(z); }},
+    {"relu6", [](const Tensor& x) { return nn::ReLU6()(x); },
+     [](double z) { return double(z > 0 && z < 6); }},
+    {"hardtanh", [](const Tensor& x) { return nn::Hardtanh()(x); },
+     [](double z) { return double(std::abs(z) < 1); }},
+    {"leaky_relu", [](const Tensor& x) { return leaky_relu(x); },
+     [](double z) { return z > 0 ? 1 : 0.01; }},
+    {"elu", [](const Tensor& x) { return elu(x); },
+     [](double z) { return z > 0 ? 1 : std::exp(z); }},
     {"selu", [](const Tensor& x) { return nn::SELU()(x); },
      [](double z) { return 1.0507009873554805 * (z > 0 ? 1 : 1.6732632423543772 * std::exp(z)); }},
     {"silu", [](const Tensor& x) { return silu(x); },
@@ -69,7 +78,8 @@ const Activation activations[] = {
      [](double z) { return sigmoid_of(-z); }},
     {"softsign", [](const Tensor& x) { return nn::Softsign()(x); },
      [](double z) { return 1 / ((1 + std::abs(z)) * (1 + std::abs(z))); }},
-    {"prelu", [](const Tensor& x) { return nn::PReLU()(x); }, [](double z) { return z > 0 ? 1 : 0.25; }},
+    {"prelu", [](const Tensor& x) { return nn::PReLU()(x); },
+     [](double z) { return z > 0 ? 1 : 0.25; }},
     {"glu", [](const Tensor& x) { return nn::GLU(0)(cat({ones_like(x), x})); },
      [](double z) { return sigmoid_of(z) * sigmoid_of(-z); }},
 };
@@ -77,7 +87,8 @@ const Activation activations[] = {
 }  // namespace
 
 TEST_CASE("activations: the gradient is the formula's, however far out the input is") {
-  const Tensor at = tensor({-1e4, -200.0, -104.0, -90.0, -18.0, -1e-30, 1e-30, 18.0, 90.0, 104.0, 200.0, 1e4}, kFloat64);
+  const Tensor at = tensor(
+      {-1e4, -200.0, -104.0, -90.0, -18.0, -1e-30, 1e-30, 18.0, 90.0, 104.0, 200.0, 1e4}, kFloat64);
   for (const Activation& a : activations)
     for (const DType type : {kFloat32, kFloat64}) {
       CAPTURE(a.name);
@@ -85,13 +96,15 @@ TEST_CASE("activations: the gradient is the formula's, however far out the input
       const Values got = values(finite_gradient(at.to(type), a.fn)), points = values(at);
       for (size_t i = 0; i < got.size(); ++i) {
         CAPTURE(points[i]);
-        CHECK(got[i] == doctest::Approx(a.slope(points[i])).epsilon(type == kFloat32 ? 1e-4 : 1e-9));
+        CHECK(got[i] ==
+              doctest::Approx(a.slope(points[i])).epsilon(type == kFloat32 ? 1e-4 : 1e-9));
       }
     }
 }
 
 TEST_CASE("log sigmoid is exact in f64 as well") {
-  CHECK(nn::LogSigmoid()(tensor({-21.0}, kFloat64)).item<double>() == doctest::Approx(-softplus_of(21)).epsilon(1e-15));
+  CHECK(nn::LogSigmoid()(tensor({-21.0}, kFloat64)).item<double>() ==
+        doctest::Approx(-softplus_of(21)).epsilon(1e-15));
 }
 
 TEST_CASE("binary cross entropy: logarithms end at -100, and the gradient at 1e12") {
@@ -103,11 +116,16 @@ TEST_CASE("binary cross entropy: logarithms end at -100, and the gradient at 1e1
         CAPTURE(t);
         const Tensor x = tensor({p}, type), target = tensor({t}, type);
         const double q = x.item<double>();
-        const double loss = -(t * std::max(std::log(q), -100.0) + (1 - t) * std::max(std::log1p(-q), -100.0));
-        CHECK(binary_cross_entropy(x, target).item<double>() == doctest::Approx(loss).epsilon(1e-5));
-        const Tensor g = finite_gradient(x, [&](const Tensor& v) { return binary_cross_entropy(v, target); });
-        CHECK(g.item<double>() == doctest::Approx((q - t) / std::max(q * (1 - q), 1e-12)).epsilon(1e-5));
-        const Tensor h = finite_gradient(target, [&](const Tensor& v) { return binary_cross_entropy(x, v); });
+        const double loss =
+            -(t * std::max(std::log(q), -100.0) + (1 - t) * std::max(std::log1p(-q), -100.0));
+        CHECK(binary_cross_entropy(x, target).item<double>() ==
+              doctest::Approx(loss).epsilon(1e-5));
+        const Tensor g =
+            finite_gradient(x, [&](const Tensor& v) { return binary_cross_entropy(v, target); });
+        CHECK(g.item<double>() ==
+              doctest::Approx((q - t) / std::max(q * (1 - q), 1e-12)).epsilon(1e-5));
+        const Tensor h =
+            finite_gradient(target, [&](const Tensor& v) { return binary_cross_entropy(x, v); });
         CHECK(std::abs(h.item<double>()) <= 100);
       }
   CHECK(std::isnan(binary_cross_entropy(tensor({1.5}), tensor({1.0})).item<double>()));
@@ -120,9 +138,8 @@ TEST_CASE("binary cross entropy of a sigmoid that has gone flat trains on") {
         CAPTURE(type);
         CAPTURE(z);
         const Tensor target = tensor({t}, type);
-        const Tensor g = finite_gradient(tensor({z}, type), [&](const Tensor& v) {
-          return nn::BCELoss()(sigmoid(v), target);
-        });
+        const Tensor g = finite_gradient(
+            tensor({z}, type), [&](const Tensor& v) { return nn::BCELoss()(sigmoid(v), target); });
         CHECK(std::abs(g.item<double>()) <= 1.01);
         CHECK(finite(finite_gradient(tensor({z}, type), [&](const Tensor& v) {
           return binary_cross_entropy_with_logits(v, target);
@@ -145,9 +162,11 @@ TEST_CASE("binary cross entropy and its gradients agree with differences") {
 
 TEST_CASE("losses of differences: the gradient is bounded where the difference is not") {
   for (const DType type : {kFloat32, kFloat64}) {
-    const Tensor x = tensor({-1e30, -3.0, -0.5, 0.0, 0.5, 3.0, 1e30, inf}, type), zero = zeros({8}, type);
+    const Tensor x = tensor({-1e30, -3.0, -0.5, 0.0, 0.5, 3.0, 1e30, inf}, type),
+                 zero = zeros({8}, type);
     const auto slopes = [&](const Fn& loss) { return values(finite_gradient(x, loss)); };
-    CHECK(slopes([&](const Tensor& v) { return l1_loss(v, zero, Reduce::sum); }) == Values{-1, -1, -1, 0, 1, 1, 1, 1});
+    CHECK(slopes([&](const Tensor& v) { return l1_loss(v, zero, Reduce::sum); }) ==
+          Values{-1, -1, -1, 0, 1, 1, 1, 1});
     CHECK(slopes([&](const Tensor& v) { return F::smooth_l1_loss(v, zero, Reduce::sum); }) ==
           Values{-1, -1, -0.5, 0, 0.5, 1, 1, 1});
     CHECK(slopes([&](const Tensor& v) { return F::huber_loss(v, zero, Reduce::sum, 2.0); }) ==
@@ -160,10 +179,12 @@ TEST_CASE("scores at the ends of their range: probabilities of 0 and 1, and impo
     const Tensor x = tensor({{1e4, -1e4, 0.0}, {-inf, 0.0, 0.0}, {90.0, 90.0, -90.0}}, type);
     const Tensor t = tensor({1, 2, 0});
     const Values want = {1, -1, 0, 0, 0.5, -0.5, -0.5, 0.5, 0};
-    for (const Fn& loss : {Fn([&](const Tensor& v) { return cross_entropy(v, t, {}, Reduce::sum); }),
-                           Fn([&](const Tensor& v) { return nll_loss(log_softmax(v, 1), t, {}, Reduce::sum); })}) {
+    for (const Fn& loss :
+         {Fn([&](const Tensor& v) { return cross_entropy(v, t, {}, Reduce::sum); }),
+          Fn([&](const Tensor& v) { return nll_loss(log_softmax(v, 1), t, {}, Reduce::sum); })}) {
       const Values got = values(finite_gradient(x, loss));
-      for (size_t i = 0; i < want.size(); ++i) CHECK(got[i] == doctest::Approx(want[i]).epsilon(1e-6));
+      for (size_t i = 0; i < want.size(); ++i)
+        CHECK(got[i] == doctest::Approx(want[i]).epsilon(1e-6));
     }
     CHECK(finite(finite_gradient(x, [](const Tensor& v) { return softmax(v, 1).square(); })));
     CHECK(finite(finite_gradient(x, [](const Tensor& v) { return v.logsumexp({1}); })));

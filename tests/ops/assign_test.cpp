@@ -1,5 +1,8 @@
 /// Assignment to copies: masks, positions, and what cannot be assigned to.
+#include <memory>
+#include <optional>
 #include <thread>
+#include <type_traits>
 
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/tensor/tensor_index.h"
@@ -7,6 +10,26 @@
 
 using namespace grapnel;
 using namespace grapnel::indexing;
+
+namespace {
+struct Pair {
+  Tensor first;
+  std::optional<Tensor> second;
+};
+}  // namespace
+static_assert(std::is_nothrow_copy_assignable_v<Tensor>);
+static_assert(std::is_nothrow_move_assignable_v<Tensor>);
+static_assert(std::is_nothrow_move_constructible_v<Tensor>);
+static_assert(std::is_nothrow_move_assignable_v<Pair>);
+static_assert(std::is_nothrow_swappable_v<Tensor>);
+static_assert(!std::is_assignable_v<const Tensor&, Tensor>);
+static_assert(!std::is_assignable_v<Tensor&, double>);  // a number is written to a temporary only
+
+TEST_CASE("an empty list in braces makes a tensor undefined") {
+  Tensor a = ones({2});
+  a = {};
+  CHECK(!a.defined());
+}
 
 TEST_CASE("an assignment through a mask or positions writes to the tensor") {
   Tensor x = counting({2, 3});
@@ -34,7 +57,8 @@ TEST_CASE("in-place operators through a mask or positions write to the tensor") 
   x.index({x > 1}) += 10;
   CHECK(values(x) == Values{0, 1, 12, 13});
   CHECK(x._version() == version + 1);
-  x[tensor({0, 0, 1})] -= tensor({1.0, 1.0, 2.0});  // the same place twice counts once, as in Python
+  x[tensor({0, 0, 1})] -=
+      tensor({1.0, 1.0, 2.0});  // the same place twice counts once, as in Python
   CHECK(values(x) == Values{-1, -1, 12, 13});
   x.index({x < 0}) *= 3;
   x.index({tensor({3})}) /= 2;
@@ -89,12 +113,24 @@ TEST_CASE("a copy with a name is a tensor of its own") {
   CHECK(values(x) == Values{-5, 50, 2});
 }
 
+TEST_CASE("tensors made within the expression are not taken for the copy") {
+  Tensor x = counting({3}), y = zeros({3}, kFloat64);
+  const auto consume = [&](Tensor t) {
+    t = Tensor();  // the header of a tensor that is gone is used again by the next
+    for (int i = 0; i < 3; ++i) y[i] = 1;
+    return zeros({1}, kFloat64);
+  };
+  x.index({tensor({0})}) = consume(x.index({tensor({1, 2})})) - 7;
+  CHECK(values(x) == Values{-7, 1, 2});
+  CHECK(values(y) == Values{1, 1, 1});
+}
+
 TEST_CASE("what gather, index_select and masked_select picked out cannot be assigned to") {
   const Tensor x = counting({2, 2});
-  for (const std::string& message :
-       {error_of([&] { x.index_select(0, tensor({1})) = 1; }),
-        error_of([&] { x.masked_select(x > 1) = x; }), error_of([&] { gather(x, 0, tensor({{0, 1}})) = 1; }),
-        error_of([&] { x.masked_select(x > 1) += 1; })}) {
+  for (const std::string& message : {error_of([&] { x.index_select(0, tensor({1})) = 1; }),
+                                     error_of([&] { x.masked_select(x > 1) = x; }),
+                                     error_of([&] { gather(x, 0, tensor({{0, 1}})) = 1; }),
+                                     error_of([&] { x.masked_select(x > 1) += 1; })}) {
     CAPTURE(message);
     CHECK(contains(message, "would be lost"));
     CHECK(contains(message, "x.index({mask}) = values"));
@@ -110,7 +146,8 @@ TEST_CASE("an assignment that cannot be is an error and writes nothing") {
   Tensor x = counting({3});
   CHECK(contains(error_of([&] { Tensor() = x; }), "the temporary on the left is undefined"));
   CHECK(contains(error_of([&] { Tensor() += x; }), "the temporary on the left is undefined"));
-  CHECK(contains(error_of([&] { x.index({x > 0}) = tensor({1.0, 2.0, 3.0}); }), "does not broadcast"));
+  CHECK(contains(error_of([&] { x.index({x > 0}) = tensor({1.0, 2.0, 3.0}); }),
+                 "does not broadcast"));
   CHECK(contains(error_of([&] { x[0] = tensor({1.0, 2.0}); }), "does not broadcast"));
   CHECK(error_of([&] { x[0] = Tensor(); }) != "no error");
   CHECK(values(x) == Values{0, 1, 2});

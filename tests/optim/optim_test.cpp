@@ -132,7 +132,8 @@ TEST_CASE("groups have options of their own; learning rates can be changed on th
 TEST_CASE("parameters put into a group's list are optimised from the next step on") {
   Tensor a = leaf(1), b = leaf(1);
   const auto make = [&](int kind) -> std::unique_ptr<Optimizer> {
-    if (kind == 0) return std::make_unique<optim::SGD>(std::vector{a}, optim::SGDOptions(0.1).momentum(0.9));
+    if (kind == 0)
+      return std::make_unique<optim::SGD>(std::vector{a}, optim::SGDOptions(0.1).momentum(0.9));
     return std::make_unique<optim::Adam>(std::vector{a}, optim::AdamOptions(0.1));
   };
   for (const int kind : {0, 1}) {
@@ -146,9 +147,10 @@ TEST_CASE("parameters put into a group's list are optimised from the next step o
     CHECK(opt->size() == 2);
     opt->step();
     Tensor fresh = leaf(1);
-    auto alone = kind == 0 ? std::unique_ptr<Optimizer>(std::make_unique<optim::SGD>(
-                                 std::vector{fresh}, optim::SGDOptions(0.1).momentum(0.9)))
-                           : std::make_unique<optim::Adam>(std::vector{fresh}, optim::AdamOptions(0.1));
+    auto alone = kind == 0
+                     ? std::unique_ptr<Optimizer>(std::make_unique<optim::SGD>(
+                           std::vector{fresh}, optim::SGDOptions(0.1).momentum(0.9)))
+                     : std::make_unique<optim::Adam>(std::vector{fresh}, optim::AdamOptions(0.1));
     give_grad(fresh, 1);
     alone->step();
     CHECK(number(b) == number(fresh));
@@ -159,7 +161,8 @@ TEST_CASE("parameters put into a group's list are optimised from the next step o
   }
 }
 
-TEST_CASE("a parameter that is replaced in its group begins anew, and what is gone stays as it is") {
+TEST_CASE(
+    "a parameter that is replaced in its group begins anew, and what is gone stays as it is") {
   Tensor a = leaf(1), b = leaf(1);
   optim::SGD opt({a, b}, optim::SGDOptions(0.1).momentum(0.9));
   give_grad(a, 1);
@@ -204,6 +207,18 @@ TEST_CASE("what cannot be optimised is refused at the step, and nothing is stepp
   }
   opt.step();
   CHECK(number(a) == doctest::Approx(0.9));
+}
+
+TEST_CASE("a saved state whose entries are of another kind is refused, and nothing is changed") {
+  Tensor a = leaf(1);
+  optim::Adam opt({a}, optim::AdamOptions(0.1));
+  give_grad(a, 1);
+  opt.step();
+  OptimizerStateDict dict = opt.state_dict();
+  for (auto& [name, entry] : dict.state[0])
+    if (std::holds_alternative<Tensor>(entry)) entry = Scalar(1);
+  CHECK_THROWS_WITH_AS(opt.load_state_dict(dict), doctest::Contains("expected a tensor"), Error);
+  CHECK(std::holds_alternative<Tensor>(opt.state_dict().state[0].at("exp_avg")));
 }
 
 TEST_CASE("LBFGS begins anew when its parameters have changed, and says when it has none") {
