@@ -7,10 +7,17 @@
 #include "grapnel/base/threads.h"
 #include "grapnel/dist/thread_collectives.h"
 #include "grapnel/dist/thread_ranks.h"
+#include "grapnel/ops/factories.h"
 
 namespace grapnel::dist {
 
 namespace {
+
+/// The memory of a tensor without its state. That belongs to the thread that called: it may record
+/// what comes after the collective while this one is under way.
+Tensor memory_of(const Tensor& t) {
+  return t.defined() ? from_blob(t.data_ptr(), t.sizes(), [t](void*) {}, t.dtype()) : Tensor();
+}
 
 /// What the ranks of one group or channel have called so far and is not complete.
 struct Line {
@@ -316,7 +323,11 @@ class ThreadCommunicator final : public Communicator {
   const std::string& name() const override { return line_->name; }
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(line_->world.size()); }
-  void submit(OperationPtr op) override { family_->post(line_, rank_, std::move(op)); }
+  void submit(OperationPtr op) override {
+    op->input = memory_of(op->input);
+    op->output = memory_of(op->output);
+    family_->post(line_, rank_, std::move(op));
+  }
   std::shared_ptr<Communicator> split(const std::vector<int>& ranks,
                                       const std::string& name) override {
     auto part = family_->part(*line_, splits_++, ranks, name, rank_);

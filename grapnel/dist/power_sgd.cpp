@@ -197,7 +197,16 @@ std::vector<Tensor> widened_parts(const Job& job) {
   return out;
 }
 
-Future<Tensor> run(const std::shared_ptr<Job>& job) {
+/// Before compression begins.
+Future<Tensor> send_whole(PowerSGDState& state, GradBucket& bucket) {
+  PowerSGDAccess::advance(state, bucket);
+  return AllReduce::run(bucket, bucket.channel_of(state.group()));
+}
+
+Future<Tensor> run(const std::shared_ptr<Job>& job, PowerSGDState& state,
+                   const GradBucket& bucket) {
+  make_factors(*job, state.generator());
+  PowerSGDAccess::advance(state, bucket);
   // Sent first, so that it travels while the first product is made.
   std::optional<Future<std::vector<Tensor>>> plain;
   if (job->plain_memory.defined()) plain = job->group.all_reduce(job->plain_memory).future();
@@ -216,6 +225,7 @@ Future<Tensor> run(const std::shared_ptr<Job>& job) {
       });
 }
 
+/// With what earlier steps lost added to the bucket.
 std::shared_ptr<Job> make_job(PowerSGDState& state, GradBucket& bucket) {
   auto job = std::make_shared<Job>();
   job->options = state.options();
@@ -224,6 +234,7 @@ std::shared_ptr<Job> make_job(PowerSGDState& state, GradBucket& bucket) {
   job->parts = bucket.gradients();
   for (const std::string& name : bucket.parameter_names())
     job->memories.push_back(PowerSGDAccess::memory(state, name));
+  feed_back(*job);
   return job;
 }
 
@@ -232,12 +243,8 @@ std::shared_ptr<Job> make_job(PowerSGDState& state, GradBucket& bucket) {
 Future<Tensor> PowerSGD::operator()(PowerSGDState& state, GradBucket& bucket) const {
   NoGradGuard no_grad;
   const PowerSGDOptions& o = state.options();
-  if (state.iter() < o.start_powerSGD_iter) {
-    PowerSGDAccess::advance(state, bucket);
-    return AllReduce::run(bucket, bucket.channel_of(state.group()));
-  }
-  auto job = make_job(state, bucket);
-  feed_back(*job);
+  if (state.iter() < o.start_powerSGD_iter) return send_whole(state, bucket);
+  const auto job = make_job(state, bucket);
   job->factors = job->memories;
   std::vector<Tensor> plain;
   for (size_t i = 0; i < job->parts.size(); ++i) {
@@ -272,7 +279,6 @@ Future<Tensor> PowerSGD::operator()(PowerSGDState& state, GradBucket& bucket) co
     for (size_t i : b.members) matrices.push_back(job->parts[i].reshape({b.n, b.m}));
     b.matrices = matrices.size() == 1 ? matrices[0].unsqueeze(0) : stack(matrices);
   }
-  make_factors(*job, state.generator());
   job->write = [](Job& j) {
     std::vector<Tensor> kept;
     if (j.options.local_error_only && j.options.use_error_feedback)
@@ -290,19 +296,14 @@ Future<Tensor> PowerSGD::operator()(PowerSGDState& state, GradBucket& bucket) co
     }
     remember_errors(j, kept.empty() ? widened_parts(j) : kept);
   };
-  PowerSGDAccess::advance(state, bucket);
-  return run(job);
+  return run(job, state, bucket);
 }
 
 Future<Tensor> BatchedPowerSGD::operator()(PowerSGDState& state, GradBucket& bucket) const {
   NoGradGuard no_grad;
   const PowerSGDOptions& o = state.options();
-  if (state.iter() < o.start_powerSGD_iter) {
-    PowerSGDAccess::advance(state, bucket);
-    return AllReduce::run(bucket, bucket.channel_of(state.group()));
-  }
-  auto job = make_job(state, bucket);
-  feed_back(*job);
+  if (state.iter() < o.start_powerSGD_iter) return send_whole(state, bucket);
+  const auto job = make_job(state, bucket);
   const int64_t count = job->buffer.numel();
   auto side = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(count))));
   while (side * side < count) ++side;
@@ -318,7 +319,6 @@ Future<Tensor> BatchedPowerSGD::operator()(PowerSGDState& state, GradBucket& buc
   job->batches.push_back(std::move(batch));
   // The factors belong to the bucket as a whole; its first parameter stands for it.
   job->factors = {PowerSGDAccess::memory(state, bucket.parameter_names()[0] + " and its bucket")};
-  make_factors(*job, state.generator());
   job->write = [count](Job& j) {
     const Batch& b = j.batches[0];
     const auto flat = [&](const Tensor& q) {
@@ -335,8 +335,7 @@ Future<Tensor> BatchedPowerSGD::operator()(PowerSGDState& state, GradBucket& buc
                          own.storage_offset() + part.storage_offset() - j.buffer.storage_offset()));
     remember_errors(j, kept);
   };
-  PowerSGDAccess::advance(state, bucket);
-  return run(job);
+  return run(job, state, bucket);
 }
 
 // --- saving ---

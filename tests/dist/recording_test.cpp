@@ -1,4 +1,6 @@
 /// Collectives that are called while a recording is open: they send what eager sends.
+#include <thread>
+
 #include "tests/compile/backends.h"
 #include "weighted.h"
 
@@ -187,4 +189,33 @@ TEST_CASE("buffers reach all ranks inside a compiled step, which stays one graph
     for (const auto& item : net->state_dict()) CHECK(equal(item.value(), eager[i++]));
     CHECK(compiled.stats().breaks == 0);
   });
+}
+
+TEST_CASE("a bucket that was sent in an earlier piece of a step is received in a later one") {
+  for (const bool views : {false, true})
+    on_ranks(2, [&](ProcessGroup group) {
+      DistributedDataParallel model(weighted({{1}, {20}}), group,
+                                    {.gradient_as_bucket_view = views, .buckets = {{1}, {0}}});
+      model.register_comm_hook([](GradBucket& bucket) {
+        return bucket.group().all_reduce(bucket.buffer()).single().then([](const Tensor& sum) {
+          return sum / 2.0;  // not the bucket's own memory
+        });
+      });
+      auto& p = model.module().p;
+      p[1].register_hook(opaque([](const Tensor&) {}));
+      // Entered when the first bucket has been sent. The other rank is late, so that one still is
+      // under way while this rank records how it will be received.
+      p[0].register_hook([&](const Tensor&) {
+        if (group.rank() == 1) std::this_thread::sleep_for(30ms);
+      });
+      auto step = compile([&](const Tensor& x) {
+        model.zero_grad();
+        model(std::vector{x.narrow(0, 0, 1), x}).backward();
+      });
+      for (int i = 0; i < 2; ++i) {
+        step(filled(group.rank() + i, {20}));
+        CHECK(all_are(p[0].grad(), 0.5 + i));
+        CHECK(all_are(p[1].grad(), 0.5 + i));
+      }
+    });
 }
