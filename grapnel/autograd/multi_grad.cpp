@@ -1,5 +1,7 @@
 #include "grapnel/autograd/multi_grad.h"
 
+#include <atomic>
+
 #include "grapnel/autograd/accumulate.h"
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/meta.h"
@@ -44,6 +46,10 @@ class Compound final : public HookOwner {
     return n;
   }
   void add_part(HookHandle part) { parts_.push_back(std::move(part)); }
+  /// Passes on other threads may meet the first parts before the last one is registered. Until this
+  /// is called they pass them by, and from then on the parts stay as they are.
+  void complete() { complete_.store(true, std::memory_order_release); }
+  bool is_complete() const { return complete_.load(std::memory_order_acquire); }
   void remove_hook(uint64_t) override {
     for (HookHandle& part : parts_) part.remove();
   }
@@ -55,6 +61,7 @@ class Compound final : public HookOwner {
 
  private:
   std::vector<HookHandle> parts_;
+  std::atomic<bool> complete_{false};
 };
 
 struct AllState {
@@ -78,6 +85,7 @@ void check_list(const variable_list& tensors) {
 }
 
 HookHandle handle_of(const std::shared_ptr<Compound>& compound) {
+  compound->complete();
   return HookHandle(next_hook_id(), compound);
 }
 
@@ -95,6 +103,7 @@ HookHandle register_all_grads_hook(const variable_list& tensors, AllGradsFn fn,
   for (size_t i = 0; i < tensors.size(); ++i)
     compound->add_part(tensors[i].register_hook(
         [compound, call, i](const Tensor& grad) {
+          if (!compound->is_complete()) return;
           AllState& state = all_state(*compound);
           state.grads[i] = grad;
           if (++state.seen == state.expected) {
@@ -114,6 +123,7 @@ HookHandle register_any_grad_hook(const variable_list& tensors, AnyGradFn fn, Ho
     if (!t.defined() || !t.requires_grad()) continue;
     compound->add_part(t.register_hook(
         [compound, call](const Tensor& grad) {
+          if (!compound->is_complete()) return;
           std::shared_ptr<void>& done = engine::pass_state(compound.get());
           if (done) return;
           done = std::make_shared<bool>(true);
@@ -133,6 +143,7 @@ HookHandle register_all_post_accumulate_hook(const variable_list& leaves, AllGra
   for (size_t i = 0; i < leaves.size(); ++i)
     compound->add_part(leaves[i].register_post_accumulate_grad_hook(
         [compound, call, i](const Tensor& leaf) {
+          if (!compound->is_complete()) return;
           AllState& state = all_state(*compound);
           state.grads[i] = leaf;
           if (++state.seen == state.expected) {
