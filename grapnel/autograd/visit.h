@@ -49,7 +49,7 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
     return run_tensor_hooks_from(0, table, grads, told);
   Tensor& grad = grads[sole->slot];
   told.slot = static_cast<int>(sole->slot);
-  const HookEntry& entry = sole->hooks[0];
+  const HookEntry& entry = *sole->hooks.sole();
   told.label = &entry.label;
   const uint32_t version = grad.impl_ptr()->storage->version();
   Tensor result = static_cast<TensorHook*>(entry.hook.get())->call(grad, told);
