@@ -27,6 +27,28 @@ std::ostream& operator<<(std::ostream& out, const HookDescription& d) {
   return out << " registered at " << site_of(d.label.site);
 }
 
+const HookEntry* HookEntries::find(uint64_t id) const {
+  const HookEntry* const at =
+      std::lower_bound(all_.begin(), all_.end(), id,
+                       [](const HookEntry& e, uint64_t wanted) { return e.id < wanted; });
+  return at != all_.end() && at->id == id && at->hook ? at : nullptr;
+}
+
+HookEntry HookEntries::remove(uint64_t id) {
+  const HookEntry* const found = find(id);
+  if (!found) return {};
+  HookEntry& entry = all_[static_cast<size_t>(found - all_.begin())];
+  HookEntry removed{id, std::exchange(entry.hook, nullptr), std::move(entry.label)};
+  ++gaps_;
+  constexpr size_t kShort = 16;
+  if (all_.size() <= kShort || 2 * gaps_ > all_.size()) {
+    all_.erase(std::remove_if(all_.begin(), all_.end(), [](const HookEntry& e) { return !e.hook; }),
+               all_.end());
+    gaps_ = 0;
+  }
+  return removed;
+}
+
 HookEntries* HookLists::list(HookKind kind, uint32_t slot) {
   switch (kind) {
     case HookKind::tensor:
@@ -54,15 +76,16 @@ void HookTable::change(Change&& fn) {
     if (!lists.post.empty()) kinds |= bit(HookKind::node_post);
     kinds_.store(kinds, std::memory_order_release);
     const bool sole =
-        lists.tensor.size() == 1 && lists.tensor[0].hooks.size() == 1 && lists.retain.empty();
+        lists.tensor.size() == 1 && lists.tensor[0].hooks.sole() && lists.retain.empty();
     lists.sole_tensor_hook = sole ? lists.tensor.data() : nullptr;
   });
 }
 
 HookHandle HookTable::add(HookKind kind, uint32_t slot, std::shared_ptr<HookBase> hook,
                           HookOptions options, bool is_tool) {
-  const uint64_t id = next_hook_id();
+  uint64_t id = 0;
   change([&](HookLists& lists) {
+    id = next_hook_id();  // one writer at a time: ids in a list ascend
     lists.list(kind, slot)
         ->push_back({.id = id,
                      .hook = std::move(hook),
@@ -78,12 +101,7 @@ void HookTable::remove_hook(uint64_t id) {
   HookEntry removed;
   change([&](HookLists& lists) {
     for_each_list(lists, [&](HookKind, uint32_t, HookEntries& entries) {
-      for (size_t i = 0; i < entries.size(); ++i) {
-        if (entries[i].id != id) continue;
-        removed = std::move(entries[i]);
-        entries.erase(entries.begin() + static_cast<ptrdiff_t>(i));
-        return;
-      }
+      if (!removed.hook) removed = entries.remove(id);
     });
   });
 }
@@ -92,7 +110,7 @@ bool HookTable::has_hook(uint64_t id) const {
   bool found = false;
   const Reader reader(lists_);
   for_each_list(reader.value(), [&](HookKind, uint32_t, const HookEntries& entries) {
-    for (const HookEntry& e : entries) found |= e.id == id;
+    found |= entries.contains(id);
   });
   return found;
 }

@@ -40,7 +40,47 @@ struct HookEntry {
   /// A tool put it there, which would put it on another node as well: it need not be kept.
   bool is_tool = false;
 };
-using HookEntries = SmallVector<HookEntry, 1>;
+
+/// Hooks of one kind in order of registration, which is that of their ids. In a long list, removing
+/// leaves a gap that readers skip, until half of the list is gaps: so many hooks may be removed in
+/// any order without moving the others every time.
+class HookEntries {
+ public:
+  class Iterator {
+   public:
+    Iterator(const HookEntry* at, const HookEntry* end) : at_(at), end_(end) { skip_gaps(); }
+    const HookEntry& operator*() const { return *at_; }
+    Iterator& operator++() {
+      ++at_;
+      skip_gaps();
+      return *this;
+    }
+    friend bool operator==(const Iterator& a, const Iterator& b) { return a.at_ == b.at_; }
+
+   private:
+    void skip_gaps() {
+      while (at_ != end_ && !at_->hook) ++at_;
+    }
+    const HookEntry *at_, *end_;
+  };
+  Iterator begin() const { return {all_.begin(), all_.end()}; }
+  Iterator end() const { return {all_.end(), all_.end()}; }
+  size_t size() const { return all_.size() - gaps_; }
+  bool empty() const { return size() == 0; }
+  /// The only one; null if there are none, or more.
+  const HookEntry* sole() const { return all_.size() == 1 ? &all_[0] : nullptr; }
+
+  /// `entry` has the highest id so far.
+  void push_back(HookEntry entry) { all_.push_back(std::move(entry)); }
+  bool contains(uint64_t id) const { return find(id) != nullptr; }
+  /// The hook of that number, which is no longer part of the list; or an empty entry.
+  HookEntry remove(uint64_t id);
+
+ private:
+  const HookEntry* find(uint64_t id) const;
+  SmallVector<HookEntry, 1> all_;
+  size_t gaps_ = 0;
+};
 
 struct RetainEntry {
   uint32_t slot = 0;

@@ -169,7 +169,8 @@ void set_history(const Tensor& t, NodePtr node, uint32_t slot) {
 void hook_view(const Tensor& base, const std::shared_ptr<HookTable>& table) {
   AutogradMeta& meta = autograd_meta(base);
   std::vector<std::weak_ptr<HookTable>> kept;
-  std::vector<std::shared_ptr<HookTable>> alive;  // end after the lock: what hooks hold is the user's
+  // They end after the lock: what hooks hold is the user's.
+  std::vector<std::shared_ptr<HookTable>> alive;
   const std::lock_guard guard(meta.lock);
   auto& views = meta.hooked_views;
   const std::weak_ptr<HookTable> fresh = table;

@@ -49,11 +49,12 @@ struct AutogradMeta {
   /// Leaves: all hooks, those of the accumulate node included, so that they outlive it.
   LazyHooks hooks;
   std::unique_ptr<ViewMeta> view;
-  /// Bases: tables of view nodes that carry hooks and would be cut off by an in-place change.
+  /// Bases: tables of view nodes that carry hooks and would be cut off by an in-place change; see
+  /// hooked_views.h.
   std::vector<std::weak_ptr<HookTable>> hooked_views;
   std::unique_ptr<std::string> name;
   std::mutex grad_mutex;  ///< held while the accumulate node writes `grad`
-  base::SpinLock lock;    ///< guards `accumulator`
+  base::SpinLock lock;    ///< guards `accumulator` and `hooked_views`
 };
 
 /// The meta of a tensor, made on demand.

@@ -1,5 +1,6 @@
 #include "grapnel/autograd/multi_grad.h"
 
+#include <atomic>
 #include <span>
 #include <unordered_set>
 
@@ -58,12 +59,16 @@ class Compound final : public HookOwner {
   static HookHandle make(const std::shared_ptr<Compound>& compound, Register&& add_all) {
     try {
       add_all();
+      compound->complete_.store(true, std::memory_order_release);
     } catch (...) {
       compound->remove_hook(compound->id);
       throw;
     }
     return HookHandle(compound->id, compound);
   }
+  /// Passes on other threads may meet the first parts before the last one is registered. Until all
+  /// are there they pass them by, and from then on the parts stay as they are.
+  bool is_complete() const { return complete_.load(std::memory_order_acquire); }
   void remove_hook(uint64_t) override {
     for (HookHandle& part : parts_) part.remove();
   }
@@ -75,6 +80,7 @@ class Compound final : public HookOwner {
 
  private:
   std::vector<HookHandle> parts_;
+  std::atomic<bool> complete_{false};
 };
 
 struct AllState {
@@ -128,6 +134,7 @@ HookHandle register_all_grads_hook(const variable_list& tensors, AllGradsFn fn,
       compound->add_part(
           tensors[i], tensors[i].register_hook(
                           [compound, call, i](const Tensor& grad) {
+                            if (!compound->is_complete()) return;
                             AllState& state = all_state(*compound);
                             state.grads[i] = grad;
                             if (++state.seen == state.expected) {
@@ -148,6 +155,7 @@ HookHandle register_any_grad_hook(const variable_list& tensors, AnyGradFn fn, Ho
       if (!t.defined() || !t.requires_grad()) continue;
       compound->add_part(t, t.register_hook(
                                 [compound, call](const Tensor& grad) {
+                                  if (!compound->is_complete()) return;
                                   std::shared_ptr<void>& done = engine::pass_state(compound.get());
                                   if (done) return;
                                   done = std::make_shared<bool>(true);
@@ -176,6 +184,7 @@ HookHandle register_all_post_accumulate_hook(const variable_list& leaves, AllGra
     for (size_t i = 0; i < leaves.size(); ++i)
       compound->add_part(leaves[i], leaves[i].register_post_accumulate_grad_hook(
                                         [compound, call, i](const Tensor& leaf) {
+                                          if (!compound->is_complete()) return;
                                           AllState& state = all_state(*compound);
                                           state.grads[i] = leaf;
                                           if (++state.seen == state.expected) {

@@ -112,7 +112,7 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
     return run_tensor_hooks_from(0, table, grads, told);
   Tensor& grad = grads[sole->slot];
   told.slot = static_cast<int>(sole->slot);
-  const HookEntry& entry = sole->hooks[0];
+  const HookEntry& entry = *sole->hooks.sole();
   told.label = &entry.label;
   const uint32_t writes = writes_to(*grad.impl_ptr());
   Tensor result = static_cast<TensorHook*>(entry.hook.get())->call(grad, told);

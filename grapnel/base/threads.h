@@ -1,4 +1,5 @@
-/// The one way in which the library starts threads, and what becomes of them when the process forks.
+/// The one way in which the library starts threads, and what becomes of them when the process
+/// forks.
 ///
 /// Note [Threads and forks]
 /// A child of a fork has one thread: the one that forked. What the process as a whole shares is

@@ -117,8 +117,9 @@ bool MpiEngine::is_stopping() {
 void MpiEngine::post(PostedPtr posted) {
   if (is_stopping())
     return posted->op->done.set_error(std::make_exception_ptr(
-        CommAborted(str(posted->describe(), ", was refused: the program is ending, and MPI has been "
-                                            "shut down.\nCommunicate before main() returns."))));
+        CommAborted(str(posted->describe(),
+                        ", was refused: the program is ending, and MPI has been shut "
+                        "down.\nCommunicate before main() returns."))));
   if (!ledger_.enter(posted)) return;
   const Lock lock(mutex_);
   last_post_ = Clock::now();

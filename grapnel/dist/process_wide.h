@@ -1,8 +1,8 @@
 /// ProcessWide: something with threads that the process as a whole has.
 ///
-/// It is made when somebody asks for it, and comes to an orderly end when the program does: what its
-/// threads have begun is finished. Objects that are destroyed still later, and children by fork, get
-/// a new one when they ask.
+/// It is made when somebody asks for it, and comes to an orderly end when the program does: what
+/// its threads have begun is finished. Objects that are destroyed still later, and children by
+/// fork, get a new one when they ask.
 #pragma once
 
 #include <cstdlib>

@@ -1,11 +1,13 @@
 /// HookList: hooks of one kind on an object that is no node, as modules and optimisers keep them.
 ///
-/// The list is copy-on-write. Whoever runs it holds the version it started with, so hooks may be
-/// added and removed at any time, from any thread, by anyone, themselves included. A list that was
-/// never used is one null pointer.
+/// Whoever runs the list holds a copy of it as it was at the start, so hooks may be added and
+/// removed at any time, from any thread, by anyone, themselves included. The copy is made when
+/// somebody asks for it after a change, so that many changes in a row cost no more than each by
+/// itself. A list that was never used is one null pointer.
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <source_location>
@@ -71,7 +73,7 @@ class HookList {
     if (!empty()) state_->remove_hook(id);
   }
   void clear() {
-    if (!empty()) state_->change([](Entries& entries) { entries.clear(); });
+    if (!empty()) state_->clear();
   }
 
  private:
@@ -80,53 +82,73 @@ class HookList {
 
     Snapshot snapshot() const {
       std::lock_guard guard(lock_);
-      return entries_;
-    }
-    template <class Change>
-    void change(Change&& fn) {
-      // The old version, and with it the hooks it alone owns, dies outside the lock: what they
-      // captured is the user's.
-      Snapshot old;
-      std::lock_guard guard(lock_);
-      auto fresh = std::make_shared<Entries>(*entries_);
-      fn(*fresh);
-      count.store(fresh->size(), std::memory_order_release);
-      old = std::exchange(entries_, std::move(fresh));
+      if (!snapshot_) {
+        auto fresh = std::make_shared<Entries>();
+        fresh->reserve(by_place_.size());
+        for (const auto& [place, entry] : by_place_) fresh->push_back(entry);
+        snapshot_ = std::move(fresh);
+      }
+      return snapshot_;
     }
     void add(std::shared_ptr<const Entry> entry, bool prepend) {
-      change([&](Entries& entries) {
-        std::erase_if(issued_, [](const auto& weak) { return weak.expired(); });
-        issued_.push_back(entry);
-        entries.insert(prepend ? entries.begin() : entries.end(), std::move(entry));
-      });
+      Snapshot old;
+      std::lock_guard guard(lock_);
+      if (issued_.size() >= forget_at_) {
+        std::erase_if(issued_, [](const auto& known) { return known.second.expired(); });
+        forget_at_ = 2 * issued_.size() + 16;
+      }
+      issued_.emplace(entry->id, entry);
+      const auto id = static_cast<int64_t>(entry->id);
+      by_place_.emplace(prepend ? -id : id, std::move(entry));
+      changed(old);
+    }
+    void clear() {
+      Places dying;
+      Snapshot old;
+      std::lock_guard guard(lock_);
+      dying.swap(by_place_);
+      changed(old);
     }
     void remove_hook(uint64_t id) override {
-      change([&](Entries& entries) {
-        std::erase_if(entries, [&](const auto& e) { return e->id == id; });
-      });
+      typename Places::node_type dying;
+      Snapshot old;
+      std::lock_guard guard(lock_);
+      dying = by_place_.extract(static_cast<int64_t>(id));
+      if (dying.empty()) dying = by_place_.extract(-static_cast<int64_t>(id));
+      if (!dying.empty()) changed(old);
     }
     void remove_hook_now(uint64_t id) override {
       // Hooks that were removed before are stopped, too: graphs may still hold them.
-      std::vector<std::weak_ptr<const Entry>> issued;
+      std::shared_ptr<const Entry> entry;
       {
         std::lock_guard guard(lock_);
-        issued = issued_;
+        if (const auto known = issued_.find(id); known != issued_.end())
+          entry = known->second.lock();
       }
-      for (const auto& weak : issued)
-        if (const auto e = weak.lock(); e && e->id == id)
-          e->stopped.store(true, std::memory_order_release);
+      if (entry) entry->stopped.store(true, std::memory_order_release);
       remove_hook(id);
     }
     bool has_hook(uint64_t id) const override {
-      for (const auto& e : *snapshot())
-        if (e->id == id) return true;
-      return false;
+      std::lock_guard guard(lock_);
+      const auto place = static_cast<int64_t>(id);
+      return by_place_.contains(place) || by_place_.contains(-place);
     }
 
    private:
+    /// Keyed by the id, or by minus the id for prepended ones, which puts them in order of calling.
+    using Places = std::map<int64_t, std::shared_ptr<const Entry>>;
+    /// With the lock held. What dies, dies after the lock: what hooks captured is the user's.
+    void changed(Snapshot& old) {
+      count.store(by_place_.size(), std::memory_order_release);
+      old.swap(snapshot_);
+    }
+
     mutable base::SpinLock lock_;
-    Snapshot entries_ = std::make_shared<const Entries>();
-    std::vector<std::weak_ptr<const Entry>> issued_;  ///< those that someone may still call
+    Places by_place_;
+    mutable Snapshot snapshot_;  ///< of by_place_; null if nobody has asked since it changed
+    /// Those that someone may still call.
+    std::map<uint64_t, std::weak_ptr<const Entry>> issued_;
+    size_t forget_at_ = 16;
   };
 
   std::shared_ptr<State> make_state() {

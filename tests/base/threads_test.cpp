@@ -72,7 +72,8 @@ TEST_CASE("what a thread owns outlives its thread_local objects, and goes with t
 
 TEST_CASE("what a thread owns is made anew if it is needed after it has gone") {
   static pthread_key_t key;
-  // This key is younger than the library's, so its destructor runs after what the thread owned has gone.
+  // This key is younger than the library's, so its destructor runs after what the thread owned has
+  // gone.
   own.get();
   pthread_key_create(&key, [](void*) { seen = own.get().value + 1; });
   seen = 0;

@@ -1,6 +1,6 @@
-/// How things end: `ends KIND END` makes one thing of a kind, uses it, and lets it end in some way that
-/// programs have. Whatever the way, it is used once more in its destructor, as a program might. Run by
-/// check_ends.py, which knows all pairs.
+/// How things end: `ends KIND END` makes one thing of a kind, uses it, and lets it end in some way
+/// that programs have. Whatever the way, it is used once more in its destructor, as a program might.
+/// Run by check_ends.py, which knows all pairs.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,6 +57,9 @@ struct Noisy {
 struct TensorThing final : Thing {
   Tensor w = ones({2}, requires_grad()), y = w, view;
   TensorThing() {
+    // A graph that comes and goes, so that whatever keeps memory for that has some.
+    for (Tensor t = w; t.numel() < 200; t = cat({t, t * 1.5 + w[0]})) {
+    }
     for (int i = 0; i < 20; ++i) {
       y = y * 1.5 + (w * 2) + w;
       y.grad_fn()->register_hook([n = std::make_shared<Noisy>()](auto&&...) {});
