@@ -11,7 +11,8 @@ namespace command {
 /// Returns the exit status.
 using Action = std::function<int()>;
 
-/// What the numbers of flags may be. Those of the parser print limits of 300 digits, and let NaN pass.
+/// What the numbers of flags may be. Those of the parser print limits of 300 digits, and let NaN
+/// pass.
 CLI::Validator whole_number(int64_t low, int64_t high = 1'000'000'000);
 CLI::Validator number_above_zero();
 /// Words that HookSpec knows, or "none".

@@ -136,7 +136,8 @@ Json gradients_of(const RunFolder& run) {
     Members line(object, run.file("gradients.jsonl").string());
     line.text("name").number("low").number("high").number("step");
     const double low = line["low"].get<double>(), high = line["high"].get<double>();
-    if (!(low < high && low > -1000 && high < 1000)) line.refuse("high", "a power of ten above low");
+    if (!(low < high && low > -1000 && high < 1000))
+      line.refuse("high", "a power of ten above low");
     const auto [place, added] =
         places.try_emplace(line["name"].get<std::string>(), series.size());
     if (added)
@@ -166,7 +167,8 @@ Json timelines_of(const RunFolder& run) {
     for (const Json& object : checked["spans"]) {
       Members span(object, run.file(name).string());
       span.text("lane").text("name").number("begin").number("end").number("step");
-      if (!lanes.contains(span["lane"].get<std::string>())) span.refuse("lane", "one of those that there are");
+      if (!lanes.contains(span["lane"].get<std::string>()))
+        span.refuse("lane", "one of those that there are");
       spans.push_back(span.take());
     }
     timelines.push_back(checked.number("rank").put("spans", spans).take());

@@ -1,4 +1,5 @@
-/// SHA-256 (FIPS 180-4), which browsers know scripts by: a page's policy lists the scripts that may run.
+/// SHA-256 (FIPS 180-4), which browsers know scripts by: a page's policy lists the scripts that may
+/// run.
 #pragma once
 
 #include <string>

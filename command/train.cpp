@@ -75,8 +75,8 @@ std::optional<Extended> extended(const RunFolder& folder, const TrainOptions& gi
   return Extended{before, options.steps > 0 ? options.steps : options.epochs * per_epoch};
 }
 
-/// Flags that belong to the run have to be what they were, or be left out; only a finished run may be
-/// made longer. Nothing if there is nothing left to do.
+/// Flags that belong to the run have to be what they were, or be left out; only a finished run may
+/// be made longer. Nothing if there is nothing left to do.
 std::optional<TrainOptions> resumed(const TrainOptions& given, const CLI::App& flags) {
   const RunFolder folder = RunFolder::read(given.folder);
   TrainOptions options = given;

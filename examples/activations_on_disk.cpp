@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 using namespace grapnel;
 namespace fs = std::filesystem;
@@ -36,9 +37,10 @@ int main() {
   const Tensor wanted = gradients(*net);
   net->zero_grad();
 
-  const fs::path folder =
-      fs::temp_directory_path() / ("grapnel-activations-" + std::to_string(getpid()));
-  fs::create_directories(folder);
+  // A folder that is nobody else's.
+  std::string name = (fs::temp_directory_path() / "grapnel-activations-XXXXXX").string();
+  if (!mkdtemp(name.data())) return 1;
+  const fs::path folder = name;
   int64_t waiting = 0, left = 0;
   {
     const hooks::SavedHook hook = hooks::save_to_disk(folder);

@@ -27,7 +27,8 @@ auto retried(Call call) {
 
 InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
   // Without waiting, or a pipe would keep us until somebody writes into it.
-  fd_ = retried([&] { return ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); });
+  constexpr int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  fd_ = retried([&] { return ::open(path_.c_str(), flags); });
   check(fd_ >= 0, path_.string(), ": cannot be opened: ", std::strerror(errno), ".");
   struct stat info;
   const bool known = ::fstat(fd_, &info) == 0;
@@ -102,9 +103,11 @@ Place place_of(const std::filesystem::path& path) {
   const bool there = ::stat(path.c_str(), &end) == 0;
   if (there && !S_ISREG(end.st_mode) && !S_ISDIR(end.st_mode)) out.straight = true;
   for (int i = 0; ::lstat(out.path.c_str(), &link) == 0 && S_ISLNK(link.st_mode); ++i) {
-    check(i < most_links, path.string(), ": cannot be written: it is a link that leads in a circle.");
+    check(i < most_links, path.string(),
+          ": cannot be written: it is a link that leads in a circle.");
     check(!is_planted(out.path, link), path.string(), ": cannot be written: ", out.path.string(),
-          " is a link that user ", link.st_uid, " has put into a folder where everybody may write.");
+          " is a link that user ", link.st_uid,
+          " has put into a folder where everybody may write.");
     // Links of /proc, such as the one behind /dev/stdout, stand for open files and not for names.
     if (::stat("/proc", &proc) == 0 && link.st_dev == proc.st_dev) out.straight = true;
     if (out.straight) return {.path = path, .straight = true};
@@ -125,7 +128,8 @@ AtomicFile::AtomicFile(const std::filesystem::path& path, Durable durable)
   if (durable != Durable::scratch) place = place_of(path);
   target_ = place.path, straight_ = place.straight;
   if (straight_) {
-    fd_ = retried([&] { return ::open(path_.c_str(), O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC); });
+    constexpr int flags = O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC;
+    fd_ = retried([&] { return ::open(path_.c_str(), flags); });
     if (fd_ < 0) fail_with("cannot be opened for writing", errno);
     return;
   }
@@ -140,8 +144,10 @@ AtomicFile::AtomicFile(const std::filesystem::path& path, Durable durable)
 /// A new file, locked. What lies there is removed, unless somebody is writing it.
 void AtomicFile::open_partial() {
   struct stat mine;
-  // Never more open than the file that is replaced.
-  const mode_t mode = mode_ != 0 ? mode_ | S_IRUSR | S_IWUSR : 0666;
+  // Never more open than the file that is replaced; and nobody else has a use for scratch files.
+  const mode_t mode = mode_ != 0                     ? mode_ | S_IRUSR | S_IWUSR
+                      : durable_ == Durable::scratch ? 0600
+                                                     : 0666;
   constexpr int plain = O_RDWR | O_NOFOLLOW | O_CLOEXEC;
   for (int tries = 0; tries < 100; ++tries) {
     fd_ = retried([&] { return ::open(partial_.c_str(), plain | O_CREAT | O_EXCL, mode); });
@@ -208,7 +214,8 @@ void AtomicFile::commit() {
   if (durable_ != Durable::yes) return;
   // The new name, too, has to survive a power cut. Folders that cannot be flushed (some file
   // systems) keep it soon enough.
-  const auto folder = target_.has_parent_path() ? target_.parent_path() : std::filesystem::path(".");
+  const auto folder =
+      target_.has_parent_path() ? target_.parent_path() : std::filesystem::path(".");
   if (const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); fd >= 0) {
     ::fsync(fd);
     ::close(fd);

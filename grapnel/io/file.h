@@ -11,8 +11,8 @@
 /// the rest of this note does not hold.
 ///
 /// `path.partial` is always a new file: nothing is written through a link, a second name or a file
-/// of somebody else that lies there. Nor is a link followed that somebody else has put into a folder
-/// where everybody may write. A replaced file keeps its permissions.
+/// of somebody else that lies there. Nor is a link followed that somebody else has put into a
+/// folder where everybody may write. A replaced file keeps its permissions.
 #pragma once
 
 #include <cstddef>
@@ -44,8 +44,8 @@ class InputFile {
   uint64_t size_ = 0;
 };
 
-/// Whether a file has to survive a power cut. It is much quicker without. The name of a scratch file
-/// was made up by the program, so nothing that lies there was meant: a link is replaced, too.
+/// Whether a file has to survive a power cut. It is much quicker without. The name of a scratch
+/// file was made up by the program, so nothing that lies there was meant: a link is replaced, too.
 enum class Durable : uint8_t { yes, no, scratch };
 
 /// See Note [Atomic files]. Without commit() nothing happens.

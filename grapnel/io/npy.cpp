@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 
+#include "grapnel/io/array_bytes.h"
 #include "grapnel/io/file.h"
 #include "grapnel/ops/factories.h"
 
@@ -138,10 +139,10 @@ Tensor parse_npy(std::span<const std::byte> bytes, const std::string& source) {
       "', which Grapnel has no type for.\nConvert it where the file is made, e.g. "
       "array.astype('<f4').");
   const size_t size = element_size(type->dtype);
-  uint64_t total = size;
-  for (const int64_t n : header.shape)
-    check(!__builtin_mul_overflow(total, static_cast<uint64_t>(n), &total), source,
-          ": an array of shape ", IntArrayRef(header.shape), " is too large.");
+  const std::optional<uint64_t> counted = array_bytes(header.shape, size);
+  check(counted.has_value(), source, ": an array of shape ", IntArrayRef(header.shape),
+        " is too large.");
+  const uint64_t total = *counted;
   const size_t have = bytes.size() - before - length;
   check(have == total, source, ": an array of shape ", IntArrayRef(header.shape), " and type ",
         descr, " needs ", total, " bytes, the file has ", have, ".",

@@ -29,8 +29,8 @@ using TextMap = std::map<std::string, std::string>;
 struct Safetensors {
   NamedTensors tensors{"Tensor"};
   TextMap metadata = {};
-  /// Tensors that were not read, since Grapnel has no such type: by name, with their type as the file
-  /// has it, such as "I8". A warning names them, too.
+  /// Tensors that were not read, since Grapnel has no such type: by name, with their type as the
+  /// file has it, such as "I8". A warning names them, too.
   TextMap left_out = {};
 };
 

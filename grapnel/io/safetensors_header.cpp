@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "grapnel/io/array_bytes.h"
+
 namespace grapnel::io {
 
 namespace {
@@ -133,14 +135,10 @@ void check_places(const SafetensorsHeader& header, uint64_t data_bytes, const st
   for (const SafetensorsEntry& e : header.entries) {
     const int size = element_bytes(e.dtype);
     check(size > 0, source, ": the tensor '", e.name, "' has the unknown type '", e.dtype, "'.");
-    uint64_t bytes = static_cast<uint64_t>(size);
-    for (const int64_t n : e.shape) {
-      uint64_t product;
-      check(!__builtin_mul_overflow(bytes, static_cast<uint64_t>(n), &product), source,
-            ": the tensor '", e.name, "' of shape ", IntArrayRef(e.shape),
-            " has too many elements.");
-      bytes = product;
-    }
+    const std::optional<uint64_t> counted = array_bytes(e.shape, static_cast<uint64_t>(size));
+    check(counted.has_value(), source, ": the tensor '", e.name, "' of shape ",
+          IntArrayRef(e.shape), " has too many elements.");
+    const uint64_t bytes = *counted;
     check(e.begin <= e.end && e.end - e.begin == bytes, source, ": the tensor '", e.name,
           "' of type ", e.dtype, " and shape ", IntArrayRef(e.shape), " needs ", bytes,
           " bytes, but its place is from byte ", e.begin, " to ", e.end, ".");

@@ -129,7 +129,7 @@ IncompatibleKeys Module::load_state_dict(const StateDict& state_dict, bool stric
       fail("load_state_dict: the entries do not fit ", name(), "; nothing was changed.", text,
            // Shapes have to fit either way.
            strict && loading.errors.empty()
-               ? "\nPass strict = false to load what has a place and leave the rest."
+               ? "\nload_state_dict(state, false) loads what has a place and leaves the rest."
                : "");
     }
   } catch (...) {

@@ -36,7 +36,7 @@ TEST_CASE("a file is trusted if nobody else can have written it or put it there"
   CHECK(has(base::why_untrusted(tree.near), "is no plain file"));
 }
 
-TEST_CASE("a file that others may write to is not trusted, nor one in a folder that they may change") {
+TEST_CASE("a file that others may write to is not trusted, nor one in a folder of theirs") {
   const Tree tree;
   for (const fs::path& place : {tree.file, tree.near, tree.above})
     for (const mode_t more : {S_IWGRP, S_IWOTH}) {

@@ -1,8 +1,9 @@
-/// libFuzzer's entry for everything that reads files: any bytes give a value or an Error, and memory
-/// stays in bounds; what was read can be written, and is read back the same. Build with the preset
-/// `fuzz`; then
+/// libFuzzer's entry for everything that reads files: any bytes give a value or an Error, and
+/// memory stays in bounds; what was read can be written, and is read back the same. Build with the
+/// preset `fuzz`; then
 ///
-///   build/fuzz/tests/files_fuzz -rss_limit_mb=1024 -max_total_time=600 new/ tests/fuzz/corpus/files_fuzz tests/io
+///   build/fuzz/tests/files_fuzz -rss_limit_mb=1024 -max_total_time=600 new/
+///       tests/fuzz/corpus/files_fuzz tests/io
 ///
 /// Other builds have the same entry with replay_main.cpp around it.
 #include <sys/mman.h>
@@ -61,7 +62,8 @@ const TemporaryFolder& folder() {
 
 void put(const std::filesystem::path& path, std::span<const std::byte> bytes) {
   std::ofstream out(path, std::ios::binary);
-  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  const auto size = static_cast<std::streamsize>(bytes.size());
+  out.write(reinterpret_cast<const char*>(bytes.data()), size);
   ::chmod(path.c_str(), 0600);  // as entries of the cache have to be
 }
 

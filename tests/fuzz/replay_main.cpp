@@ -4,8 +4,8 @@
 ///   files_fuzz tests/fuzz/corpus/files_fuzz tests/io -seconds=10 -seed=1
 ///
 /// GRAPNEL_FUZZ_SECONDS and GRAPNEL_FUZZ_SEED do the same. The same seed and corpus give the same
-/// inputs. One that ends the process, or takes more than 30 seconds, is left in a file whose name is
-/// printed; give that file alone to run it again.
+/// inputs. One that ends the process, or takes more than 30 seconds, is left in a file whose name
+/// is printed; give that file alone to run it again.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -93,9 +93,26 @@ size_t below(Random& random, size_t n) { return n == 0 ? 0 : random() % n; }
 /// Numbers at which sizes and offsets go wrong, of 1 to 8 bytes, in both orders of bytes.
 void put_number(Bytes& bytes, Random& random) {
   static constexpr uint64_t numbers[] = {
-      0,     1,          2,          7,          8,                  127,                128,
-      255,   256,        32767,      65535,      65536,              0x7fffffff,         0x80000000,
-      1u << 30, 0xffffffff, 0x3fffffffffffffff, 0x7fffffffffffffff, 0x8000000000000000, ~uint64_t{0}};
+      0,
+      1,
+      2,
+      7,
+      8,
+      127,
+      128,
+      255,
+      256,
+      32767,
+      65535,
+      65536,
+      0x40000000,
+      0x7fffffff,
+      0x80000000,
+      0xffffffff,
+      0x3fffffffffffffff,
+      0x7fffffffffffffff,
+      0x8000000000000000,
+      0xffffffffffffffff};
   const size_t size = size_t{1} << below(random, 4);
   if (bytes.size() < size) return;
   uint64_t value = numbers[below(random, std::size(numbers))];
@@ -208,7 +225,7 @@ int main(int argc, char** argv) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   for (; std::chrono::steady_clock::now() < end; ++count) {
     Bytes input = corpus[below(random, corpus.size())];
-    for (size_t changes = 1 + below(random, 6); changes > 0; --changes) change(input, corpus, random);
+    for (size_t n = 1 + below(random, 6); n > 0; --n) change(input, corpus, random);
     if (input.size() > longest) input.resize(longest);
     run_one(input);
   }

@@ -38,7 +38,8 @@ unsigned mode_of(const fs::path& path) {
 
 TEST_CASE("whatever lies where the draft goes, only a new file is written") {
   const TemporaryFolder folder;
-  const fs::path victim = folder / "victim", file = folder / "file", draft = folder / "file.partial";
+  const fs::path victim = folder / "victim", file = folder / "file",
+                 draft = folder / "file.partial";
   plant(victim, "precious");
   SUBCASE("a link") { fs::create_symlink(victim, draft); }
   SUBCASE("a link to nothing") { fs::create_symlink(folder / "made", draft); }
@@ -101,6 +102,7 @@ TEST_CASE("a scratch file replaces a link, since its name was made up") {
   file.write(std::string("mine"));
   file.commit();
   CHECK_FALSE(fs::is_symlink(folder / "scratch"));
+  CHECK(mode_of(folder / "scratch") == 0600);
   CHECK(io::read_text(folder / "scratch") == "mine");
   CHECK(io::read_text(folder / "victim") == "precious");
 }

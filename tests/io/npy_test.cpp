@@ -86,10 +86,14 @@ TEST_CASE("a malformed .npy file is refused with the reason") {
   CHECK(refused(npy("{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904, 8), }",
                     ""))
             .find("is too large") != std::string::npos);
+  for (const char* shape : {"0, 4611686018427387904, 4", "4611686018427387904, 0, 4"})
+    CHECK(refused(npy(str("{'descr': '<f4', 'fortran_order': False, 'shape': (", shape, "), }"),
+                      ""))
+              .find("is too large") != std::string::npos);
   for (size_t n = 0; n < good.size(); ++n) CHECK_FALSE(refused(npy(good.substr(0, n), "")).empty());
 }
 
-TEST_CASE("entries of an .npz file that share bytes are refused, so that it cannot grow without end") {
+TEST_CASE("entries of an .npz file that share bytes are refused: it cannot grow without end") {
   const TemporaryFolder folder;
   io::NamedTensors one;
   one.insert("a", zeros({1 << 16}));

@@ -185,6 +185,12 @@ TEST_CASE("a malformed file is refused with the reason") {
       refused(
           made(R"({"a":{"dtype":"F32","shape":[0,9223372036854775807],"data_offsets":[0,0]}})", 0))
           .empty());
+  // Without elements, too: strides are made of the other sizes.
+  for (const char* shape :
+       {"[0,4611686018427387904,4]", "[4611686018427387904,0,4]", "[4,4611686018427387904,0]"})
+    CHECK(refused(made(str(R"({"a":{"dtype":"F32","shape":)", shape, R"(,"data_offsets":[0,0]}})"),
+                       0))
+              .find("has too many elements") != std::string::npos);
   CHECK(refused(made(
             R"({"a":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1],"data_offsets":[0,4]}})",
             4)) == "file: the tensor 'a' has more than 12 dimensions.");

@@ -4,6 +4,7 @@
 #include "grapnel/nn/nn.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
+#include "tests/ops/error_text.h"
 
 using namespace grapnel;
 using nn::IncompatibleKeys;
@@ -61,10 +62,13 @@ TEST_CASE("loading lists missing, unexpected and mismatched entries, and changes
     CHECK(text.find("unexpected: 'gate.weight', 'fc.extra'") != std::string::npos);
     CHECK(text.find("mismatched: 'fc.weight' has shape [3, 9], the module expects [3, 2]") !=
           std::string::npos);
+    CHECK(text.find("false") == std::string::npos);  // shapes have to fit in any case
   }
   CHECK(b.fc->bias.equal(bias));
 
   dict.set("fc.weight", a.fc->weight);
+  CHECK(error_text([&] { b.load_state_dict(dict); })
+            .ends_with("load_state_dict(state, false) loads what has a place and leaves the rest."));
   const IncompatibleKeys keys = b.load_state_dict(dict, false);
   CHECK(keys.missing_keys == std::vector<std::string>{"steps"});
   CHECK(keys.unexpected_keys == std::vector<std::string>{"gate.weight", "fc.extra"});

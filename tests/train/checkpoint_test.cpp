@@ -202,6 +202,24 @@ TEST_CASE("a checkpoint of a later version is refused by its number") {
         }).ends_with("the values beside the tensors are damaged."));
 }
 
+TEST_CASE("an archive whose values are made up is an error, however they are") {
+  const TemporaryFolder folder;
+  const std::string deep = R"({"version": 1, "values": {"a": )" + std::string(300'000, '[') +
+                           std::string(300'000, ']') + "}}";
+  for (const std::string& text :
+       {deep, std::string(300'000, '{'), std::string("{}"), std::string("[]"), std::string("1e999"),
+        std::string(R"({"version": "1", "values": {}})"), std::string(R"({"version": 1})"),
+        std::string(R"({"version": 1, "values": []})"),
+        std::string(R"({"version": 1, "values": {"a": null}})"),
+        std::string(R"({"version": 1, "values": {"a": {"f64": 1}}})")}) {
+    CAPTURE(text.substr(0, 60));
+    io::save_safetensors(folder / "made", io::NamedTensors(), {{"grapnel", text}});
+    const std::string error = error_text([&] { io::Archive::load(folder / "made"); });
+    CHECK(error.find("made: ") != std::string::npos);
+    if (text == deep) CHECK(error.find("nested deeper than 100 levels") != std::string::npos);
+  }
+}
+
 TEST_CASE("an archive keeps every number exactly") {
   const TemporaryFolder folder;
   io::Archive out;
@@ -238,7 +256,7 @@ TEST_CASE("a module and a tensor have files of their own, as in LibTorch") {
   CHECK(u.equal(t));
 }
 
-TEST_CASE("what is known about each module is saved with it, and its pre-hooks see it when it is loaded") {
+TEST_CASE("metadata of each module is saved with it, and seen by its hooks when it is loaded") {
   const TemporaryFolder folder;
   nn::Sequential from{nn::Linear(3, 2)}, to{nn::Linear(3, 2)};
   from->children()[0]->register_state_dict_post_hook(
