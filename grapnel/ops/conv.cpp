@@ -114,10 +114,10 @@ void add_bias(const Tensor& bias, const Tensor& out, const kernels::Tile& tile) 
 
 // --- what fits ---
 
-void check_types(const Tensor& a, const Tensor& b, const char* names) {
-  check(is_floating(a.dtype()), "conv2d: not defined for ", a.dtype(),
+void check_types(std::string_view op, const Tensor& a, const Tensor& b, const char* names) {
+  check(is_floating(a.dtype()), op, ": not defined for ", a.dtype(),
         ".\nConvert first: x.to(kFloat32).");
-  check(a.dtype() == b.dtype(), "conv2d: ", names, " must have one type, got ", a.dtype(), " and ",
+  check(a.dtype() == b.dtype(), op, ": ", names, " must have one type, got ", a.dtype(), " and ",
         b.dtype(), ".");
 }
 
@@ -219,7 +219,7 @@ bool conv2d_backward_input_in_pieces(Inputs in, const void* attrs, const Tensor&
 
 void Conv2d::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Tensor &x = *in[0], &weight = *in[1], &bias = *in[2];
-  check_types(x, weight, "x and weight");
+  check_types(name, x, weight, "x and weight");
   const Shape sizes = result_shape(x.shape(), weight.shape(), attrs);
   if (bias.defined())
     check(bias.dim() == 1 && bias.size(0) == weight.size(0) && bias.dtype() == x.dtype(),
@@ -262,7 +262,7 @@ Samples Conv2d::samples() {
 
 void Conv2dBackwardInput::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Tensor &g = *in[0], &weight = *in[1];
-  check_types(g, weight, "the gradient and weight");
+  check_types(name, g, weight, "the gradient and weight");
   check_four_dims(name, g, weight, attrs);
   const Shape x{g.size(0), checked_mul(weight.size(1), attrs.groups, name.data()), attrs.size[0],
                 attrs.size[1]};
@@ -287,7 +287,7 @@ Samples Conv2dBackwardInput::samples() {
 
 void Conv2dBackwardWeight::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Tensor &x = *in[0], &g = *in[1];
-  check_types(x, g, "x and the gradient");
+  check_types(name, x, g, "x and the gradient");
   check_four_dims(name, x, g, attrs);
   const Shape weight{g.size(1), x.size(1) / attrs.groups, attrs.size[0], attrs.size[1]};
   check_gradient(name, g, x.shape(), weight, attrs);
