@@ -102,7 +102,8 @@ void Pass::visit_node(size_t index) {
   told_.node = &node;
   const HookTable* const hooks = node.hooks();
   // Nobody is shown a gradient that does not fit the leaf; accumulate() will look again.
-  if ((hooks || !wanted_.empty()) && node.is_accumulate() && grads[0].defined())
+  if (node.is_accumulate() && static_cast<const AccumulateGrad&>(node).is_outdated() &&
+      grads[0].defined()) [[unlikely]]
     static_cast<const AccumulateGrad&>(node).check_leaf();
   if (hooks) visit::run_tensor_hooks(*hooks, grads, told_, recording_);
   if (!wanted_.empty()) take_wanted(index, grads);
