@@ -30,9 +30,11 @@ class AccumulateGrad final : public Node {
   }
   /// How often the leaf was given other data.
   uint32_t data_number() const { return data_number_.load(std::memory_order_relaxed); }
+  /// Whether gradients of the graph that this node belongs to cannot fit the leaf any more.
+  bool is_outdated() const { return outdated_.load(std::memory_order_relaxed); }
   /// Fails if a gradient of the graph that this node belongs to does not fit the leaf as it is now.
   void check_leaf() const {
-    if (outdated_.load(std::memory_order_relaxed) || !fits()) [[unlikely]]
+    if (is_outdated() || !fits()) [[unlikely]]
       fail_outdated();
   }
   /// The same as apply, and leaves in `grads[0]` what post-hooks are to see: see Note [Adopting

@@ -102,10 +102,12 @@ void Pass::visit_node(size_t index) {
   if (grads.empty()) grads.resize(node.num_inputs());
   current = &node;
   told_.node = &node;
-  if (node.is_accumulate() && grads[0].defined())
+  const HookTable* const hooks = node.hooks();
+  // Nobody is shown a gradient that does not fit the leaf; accumulate() will look again.
+  if (node.is_accumulate() && static_cast<const AccumulateGrad&>(node).is_outdated() &&
+      grads[0].defined()) [[unlikely]]
     static_cast<const AccumulateGrad&>(node).check_leaf();
-  if (const HookTable* table = node.hooks())
-    visit::run_tensor_hooks(*table, grads, told_, recording_);
+  if (hooks) visit::run_tensor_hooks(*hooks, grads, told_, recording_);
   if (!wanted_.empty()) take_wanted(index, grads);
   if (!states_[index].execute) return;
   if (const HookTable* table = node.hooks(HookKind::node_pre))

@@ -47,7 +47,7 @@ SaveMask saved_by(const Op& op, const Recorded& call) {
 
 void change(const Tensor& t) {
   const NoGradGuard no_grad;  // that the change itself is recorded is another matter
-  if (t.dtype() == kBool) t.logical_not_();
+  if (t.dtype() == kBool) t.copy_(t.logical_not());
   else t.add_(1);
 }
 
