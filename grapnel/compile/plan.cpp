@@ -314,6 +314,9 @@ class Planner {
     if (options_.fuse && options_.sweeps) find_sweeps(t_, sequence_, shape_, plan);
     if (options_.fuse && options_.prologues) find_prologues(t_, plan);
     drop_single_calls(plan);
+    // Sweeps have moved items.
+    for (size_t i = plan.items.size(); i-- > 1;)
+      plan.items[i - 1].at = std::min(plan.items[i - 1].at, plan.items[i].at);
     find_last_uses(plan);
     find_heirs(t_, sequence_, plan);
     return plan;

@@ -9,13 +9,14 @@
 namespace grapnel {
 
 GradScaler::GradScaler(const GradScalerOptions& options)
-    : options_(options), state_(std::make_shared<State>(State{{.scale = options.init_scale}})) {
+    : options_(options), state_(std::make_shared<State>(State())) {
   check(options.init_scale > 0 && options.growth_factor > 1 && options.backoff_factor > 0 &&
             options.backoff_factor < 1 && options.growth_interval > 0,
         "GradScaler: init_scale and growth_interval must be positive, growth_factor above 1 and "
         "backoff_factor in (0, 1), got ",
         options.init_scale, ", ", options.growth_interval, ", ", options.growth_factor, " and ",
         options.backoff_factor, ".");
+  state_->scale = options.init_scale;
 }
 
 // Note [Steps that are decided later]

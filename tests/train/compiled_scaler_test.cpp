@@ -1,0 +1,98 @@
+/// GradScaler in compiled steps: no break, and the bits of eager mode.
+#include <doctest/doctest.h>
+
+#include "grapnel/grapnel.h"
+
+using namespace grapnel;
+
+namespace {
+
+template <class Opt>
+struct Scaled {
+  Scaled() : w(full({8}, 0.5, requires_grad())), v(full({3}, 0.25, requires_grad())), opt({w, v}, typename Opt::Options(0.1)) {}
+  void step(const Tensor& slope) {
+    opt.zero_grad();
+    scaler.scale(((w * w).sum() + (v * 3.0).sum()) * slope).backward();
+    scaler.step(opt);
+    scaler.update();
+  }
+  Tensor w, v;
+  Opt opt;
+  GradScaler scaler{{.init_scale = 8, .growth_interval = 2}};
+};
+
+}  // namespace
+
+TEST_CASE("a scaled step is one graph, with the bits and counts of eager mode, overflows included") {
+  const auto slope = [](int i) {
+    return full({}, i == 0 || i == 3 ? std::numeric_limits<double>::infinity() : 1.0 + i);
+  };
+  for (const Backend backend : {Backend::eager, Backend::aot_eager, Backend::fused}) {
+    struct Adam : optim::Adam {
+      using Options = optim::AdamOptions;
+      using optim::Adam::Adam;
+    };
+    Scaled<Adam> eager, compiled;
+    auto step = compile([&](Tensor s) { compiled.step(s); }, {.backend = backend, .fullgraph = true});
+    for (int i = 0; i < 8; ++i) {
+      CAPTURE(i);
+      eager.step(slope(i));
+      step(slope(i));
+      CHECK(compiled.w.equal(eager.w));
+      CHECK(compiled.v.equal(eager.v));
+      CHECK(compiled.scaler.get_scale() == eager.scaler.get_scale());
+      CHECK(compiled.opt.state(compiled.w).step == eager.opt.state(eager.w).step);
+      CHECK(compiled.opt.state(compiled.w).exp_avg.defined() == eager.opt.state(eager.w).exp_avg.defined());
+    }
+    CHECK(step.stats().breaks == 0);
+  }
+}
+
+TEST_CASE("the first step of momentum is the first that was taken") {
+  struct SGD : optim::SGD {
+    struct Options : optim::SGDOptions {
+      explicit Options(double lr) : optim::SGDOptions(lr) { momentum(0.9).dampening(0.5); }
+    };
+    using optim::SGD::SGD;
+  };
+  Scaled<SGD> eager, compiled;
+  auto step = compile([&](Tensor s) { compiled.step(s); }, {.fullgraph = true});
+  for (const double s : {1.0 / 0.0, 1.0, 2.0}) {
+    eager.step(full({}, s));
+    step(full({}, s));
+    CHECK(compiled.w.equal(eager.w));
+  }
+}
+
+TEST_CASE("a scaled step that asks whether it was taken, or has step hooks, breaks the graph once") {
+  struct SGD : optim::SGD {
+    using Options = optim::SGDOptions;
+    using optim::SGD::SGD;
+  };
+  Scaled<SGD> m;
+  int steps = 0;
+  m.opt.register_step_post_hook([&](optim::Optimizer&) { ++steps; });
+  auto step = compile([&](Tensor s) { m.step(s); });
+  for (const double s : {1.0, 1.0 / 0.0, 1.0}) step(full({}, s));
+  CHECK(steps == 2);
+  CHECK(step.stats().breaks == 3);
+  CHECK(step.stats().break_reasons.size() == 1);
+}
+
+TEST_CASE("a scaled step that throws has not changed the scaler") {
+  struct SGD : optim::SGD {
+    using Options = optim::SGDOptions;
+    using optim::SGD::SGD;
+  };
+  Scaled<SGD> m;
+  bool bad = true;
+  auto step = compile([&](Tensor s) {
+    m.step(s);
+    if (bad) throw std::runtime_error("no");
+  });
+  CHECK_THROWS_AS(step(full({}, 1.0)), std::runtime_error);
+  bad = false;
+  step(full({}, 1.0 / 0.0));
+  CHECK(m.scaler.get_scale() == 4);
+  CHECK(m.w.detach().equal(full({8}, 0.5)));
+}
