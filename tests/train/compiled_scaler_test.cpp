@@ -7,16 +7,16 @@ using namespace grapnel;
 
 namespace {
 
-template <class Opt>
+template <class Opt, class Options>
 struct Scaled {
-  Scaled() : w(full({8}, 0.5, requires_grad())), v(full({3}, 0.25, requires_grad())), opt({w, v}, typename Opt::Options(0.1)) {}
+  explicit Scaled(const Options& options) : opt(std::vector<Tensor>{w, v}, options) {}
   void step(const Tensor& slope) {
     opt.zero_grad();
     scaler.scale(((w * w).sum() + (v * 3.0).sum()) * slope).backward();
     scaler.step(opt);
     scaler.update();
   }
-  Tensor w, v;
+  Tensor w = full({8}, 0.5, requires_grad()), v = full({3}, 0.25, requires_grad());
   Opt opt;
   GradScaler scaler{{.init_scale = 8, .growth_interval = 2}};
 };
@@ -28,12 +28,9 @@ TEST_CASE("a scaled step is one graph, with the bits and counts of eager mode, o
     return full({}, i == 0 || i == 3 ? std::numeric_limits<double>::infinity() : 1.0 + i);
   };
   for (const Backend backend : {Backend::eager, Backend::aot_eager, Backend::fused}) {
-    struct Adam : optim::Adam {
-      using Options = optim::AdamOptions;
-      using optim::Adam::Adam;
-    };
-    Scaled<Adam> eager, compiled;
-    auto step = compile([&](Tensor s) { compiled.step(s); }, {.backend = backend, .fullgraph = true});
+    Scaled<optim::Adam, optim::AdamOptions> eager(0.1), compiled(0.1);
+    auto step =
+        compile([&](Tensor s) { compiled.step(s); }, {.backend = backend, .fullgraph = true});
     for (int i = 0; i < 8; ++i) {
       CAPTURE(i);
       eager.step(slope(i));
@@ -42,20 +39,16 @@ TEST_CASE("a scaled step is one graph, with the bits and counts of eager mode, o
       CHECK(compiled.v.equal(eager.v));
       CHECK(compiled.scaler.get_scale() == eager.scaler.get_scale());
       CHECK(compiled.opt.state(compiled.w).step == eager.opt.state(eager.w).step);
-      CHECK(compiled.opt.state(compiled.w).exp_avg.defined() == eager.opt.state(eager.w).exp_avg.defined());
+      CHECK(compiled.opt.state(compiled.w).exp_avg.defined() ==
+            eager.opt.state(eager.w).exp_avg.defined());
     }
     CHECK(step.stats().breaks == 0);
   }
 }
 
 TEST_CASE("the first step of momentum is the first that was taken") {
-  struct SGD : optim::SGD {
-    struct Options : optim::SGDOptions {
-      explicit Options(double lr) : optim::SGDOptions(lr) { momentum(0.9).dampening(0.5); }
-    };
-    using optim::SGD::SGD;
-  };
-  Scaled<SGD> eager, compiled;
+  const auto options = optim::SGDOptions(0.1).momentum(0.9).dampening(0.5);
+  Scaled<optim::SGD, optim::SGDOptions> eager(options), compiled(options);
   auto step = compile([&](Tensor s) { compiled.step(s); }, {.fullgraph = true});
   for (const double s : {1.0 / 0.0, 1.0, 2.0}) {
     eager.step(full({}, s));
@@ -65,11 +58,7 @@ TEST_CASE("the first step of momentum is the first that was taken") {
 }
 
 TEST_CASE("a scaled step that asks whether it was taken, or has step hooks, breaks the graph once") {
-  struct SGD : optim::SGD {
-    using Options = optim::SGDOptions;
-    using optim::SGD::SGD;
-  };
-  Scaled<SGD> m;
+  Scaled<optim::SGD, optim::SGDOptions> m(0.1);
   int steps = 0;
   m.opt.register_step_post_hook([&](optim::Optimizer&) { ++steps; });
   auto step = compile([&](Tensor s) { m.step(s); });
@@ -80,11 +69,7 @@ TEST_CASE("a scaled step that asks whether it was taken, or has step hooks, brea
 }
 
 TEST_CASE("a scaled step that throws has not changed the scaler") {
-  struct SGD : optim::SGD {
-    using Options = optim::SGDOptions;
-    using optim::SGD::SGD;
-  };
-  Scaled<SGD> m;
+  Scaled<optim::SGD, optim::SGDOptions> m(0.1);
   bool bad = true;
   auto step = compile([&](Tensor s) {
     m.step(s);
