@@ -289,7 +289,8 @@ class Planner {
     // A write that does not replace all of what a group wrote leaves the rest to be seen, and one
     // that is not reached leaves all of it.
     if (s.write >= 0 && s.write != item &&
-        (is_seen(slot) || written == kNone || s.written == kNone || !same_place(written, s.written)))
+        (is_seen(slot) || written == kNone || s.written == kNone ||
+         !same_place(written, s.written)))
       need(slot);
     s.write = item;
     s.written = written;

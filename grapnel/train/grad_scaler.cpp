@@ -20,8 +20,8 @@ GradScaler::GradScaler(const GradScalerOptions& options)
 }
 
 // Note [Steps that are decided later]
-// While recording, nobody knows whether a gradient was infinite. The optimiser then records its step
-// together with what takes it back (Optimizer::record_step_unless), and what the scaler counts
+// While recording, nobody knows whether a gradient was infinite. The optimiser then records its
+// step together with what takes it back (Optimizer::record_step_unless), and what the scaler counts
 // changes by effects, which run with the graph. Whatever fails in between is undone like any other
 // recorded change.
 template <class Change>

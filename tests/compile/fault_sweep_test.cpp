@@ -1,6 +1,6 @@
-/// Fault sweeps: one failure at every place of a training step. Whatever fails, the parameters, with
-/// what the optimiser remembers about them, are as before the step up to some place and as after
-/// it behind, in the order in which they change; and training goes on with the bits of a run that
+/// Fault sweeps: one failure at every place of a training step. Whatever fails, parameters and what
+/// the optimiser remembers about them are as after the step up to some place, and as before it
+/// behind, in the order in which they change; and training goes on with the bits of a run that
 /// never failed.
 ///
 /// GRAPNEL_FAULT_SWEEP=all tries every place; otherwise it is a few of them.
@@ -206,7 +206,8 @@ template <class Make>
 void sweep_model(Make make, int64_t few) {
   const int64_t stride = sweeps_all() ? 1 : few;
   using base::AllocationFault;
-  std::string counts = grapnel::str("eager: ", sweep<AllocationFault>(make, false, {}, stride), " allocations");
+  std::string counts = grapnel::str(
+      "no graph: ", sweep<AllocationFault>(make, false, {}, stride), " allocations");
   on_each_backend([&](CompileOptions options) {
     counts += grapnel::str("; ", name(options.backend), ": ",
                            sweep<AllocationFault>(make, true, options, stride), " allocations");

@@ -23,7 +23,7 @@ struct Scaled {
 
 }  // namespace
 
-TEST_CASE("a scaled step is one graph, with the bits and counts of eager mode, overflows included") {
+TEST_CASE("a scaled step is one graph with the bits and counts of eager mode, overflows included") {
   const auto slope = [](int i) {
     return full({}, i == 0 || i == 3 ? std::numeric_limits<double>::infinity() : 1.0 + i);
   };
@@ -57,7 +57,7 @@ TEST_CASE("the first step of momentum is the first that was taken") {
   }
 }
 
-TEST_CASE("a scaled step that asks whether it was taken, or has step hooks, breaks the graph once") {
+TEST_CASE("a scaled step of an optimiser with step hooks breaks the graph, which is listed once") {
   Scaled<optim::SGD, optim::SGDOptions> m(0.1);
   int steps = 0;
   m.opt.register_step_post_hook([&](optim::Optimizer&) { ++steps; });
