@@ -77,8 +77,8 @@ void set_history(const Tensor& t, NodePtr node, uint32_t slot);
 /// After an in-place change recorded as `node` (slot 0): gives `t`, and its base if it is a view,
 /// their new nodes.
 void rebase_history(const Tensor& t, NodePtr node);
-/// Before `grad` of a tensor is replaced: while recording, remembers it in case the recording is
-/// given up.
+/// Before `grad` of a tensor is replaced: while recording, remembers it in case that does not
+/// happen in the end.
 void journal_grad(AutogradMeta& meta);
 /// Whether nobody but the holder of this one handle can see the memory of `t`, so that it may be
 /// reused. The base that a view keeps alive by itself does not count as somebody.

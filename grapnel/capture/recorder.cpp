@@ -451,20 +451,18 @@ void Recorder::materialize(Storage& storage) {
 
 void Recorder::on_undo_of(const Tensor& value, std::function<void(Tensor)> restore) {
   const auto call = static_cast<uint32_t>(trace_.calls.size());
-  if (!value.defined() || value.impl().storage->pending() != this || value.impl().storage->borrowed() ||
-      trace_.slots[value.impl().storage->pending_slot()].outside) {
-    undo_.push_back({.call = call, .fn = [value, restore = std::move(restore)] { restore(value); }});
-    return;
-  }
+  const Storage* storage = value.defined() ? value.impl().storage.get() : nullptr;
+  if (!storage || storage->pending() != this || trace_.slots[storage->pending_slot()].outside)
+    return on_undo([value, restore = std::move(restore)] { restore(value); });
   const TensorImpl& t = value.impl();
   undo_.push_back(
       {.call = call,
-       .slot = t.storage->pending_slot(),
-       .version = t.storage->version(),
+       .slot = storage->pending_slot(),
+       .version = storage->version(),
        .restore = [dtype = t.dtype, sizes = t.sizes, strides = t.strides, offset = t.offset,
-                   restore = std::move(restore)](const StoragePtr& storage) {
-         restore(storage ? Tensor(TensorImpl::create(storage, dtype, sizes, strides, offset))
-                         : Tensor());
+                   restore = std::move(restore)](const StoragePtr& memory) {
+         restore(memory ? Tensor(TensorImpl::create(memory, dtype, sizes, strides, offset))
+                        : Tensor());
        }});
 }
 

@@ -2,9 +2,9 @@
 ///
 /// Open one with RecordScope; every op on this thread then appends to its trace. A flush closes the
 /// trace and hands it to the sink, which runs it. A scope that is left by an exception before
-/// anything of it has run gives the trace up instead: nothing has happened (versions, generators and
-/// whatever registered an undo are restored), and tensors that escaped say so when read. If a part
-/// has run already, the rest runs, too, so that everything is as eager mode leaves it.
+/// anything of it has run gives the trace up instead: nothing has happened (versions, generators
+/// and whatever registered an undo are restored), and tensors that escaped say so when read. If a
+/// part has run already, the rest runs, too, so that everything is as eager mode leaves it.
 ///
 /// Note [Keys]
 /// Two traces with equal keys can share one executable, whatever their sizes, scalars and tensors.

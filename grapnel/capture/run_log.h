@@ -1,15 +1,15 @@
 /// RunLog: how far a graph has got, and what is to be taken back if it gets no further.
 ///
 /// Note [Failing graphs]
-/// A graph that fails while it runs leaves what eager mode leaves when the same call fails: all that
+/// A graph that fails while it runs leaves what eager mode leaves when the same call fails: what
 /// was recorded before that call has happened, and nothing that was recorded behind it.
-///   - Memory that somebody else can see is written in the order of the trace, and never ahead of a
-///     call that can fail: the planner lets such a write join no group but the last one.
+///   - Memory that somebody else can see is written in the order of the trace, and never ahead of
+///     a call that can fail: see Note [What is seen] in compile/plan.h.
 ///   - What happens without a call (a gradient that is put into its place, a counted step, a
 ///     generator that moves on, a version) happened while it was recorded. Whoever did it left an
-///     undo, which knows how many calls had been recorded by then. Those behind the failing call are
-///     run, last one first; those before it are dropped as soon as the graph has come so far, so
-///     that they keep nothing alive.
+///     undo, which knows how many calls had been recorded by then. Those behind the failing call
+///     are run, last one first; those before it are dropped as soon as the graph has come so far,
+///     so that they keep nothing alive.
 ///   - An undo that puts back something the graph itself computes holds no tensor, since that would
 ///     look alive. The trace says how long such a slot has to last (Trace::holds), which is as long
 ///     as eager mode keeps it.

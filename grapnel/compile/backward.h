@@ -3,8 +3,9 @@
 ///
 /// The walk is the eager engine's own: same nodes, same order, same hooks, called once each, on
 /// pending gradients. When it ends, what it recorded is looked up, compiled on a miss, and run. If
-/// a hook throws, nothing has happened: no grad() has changed and nothing that the graph saved was
-/// freed.
+/// a traced hook throws before anything has run, nothing has happened: no grad() has changed and
+/// nothing that the graph saved was freed. A compiled graph that fails leaves what the eager pass
+/// leaves.
 #pragma once
 
 #include "grapnel/autograd/engine.h"

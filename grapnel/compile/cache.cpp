@@ -16,8 +16,8 @@ namespace {
 /// What of the passes an executable was made with. The rest is asked for when it runs.
 uint32_t bits(const PassOptions& o) {
   uint32_t word = 0;
-  for (const bool on : {o.dead_code, o.common_subexpressions, o.copies, o.algebra, o.fusion, o.sweeps,
-                        o.epilogues, o.prologues, o.looks, o.background_kernels})
+  for (const bool on : {o.dead_code, o.common_subexpressions, o.copies, o.algebra, o.fusion,
+                        o.sweeps, o.epilogues, o.prologues, o.looks, o.background_kernels})
     word = word << 1 | static_cast<uint32_t>(on);
   return word << 2 | static_cast<uint32_t>(o.fails);
 }

@@ -101,6 +101,7 @@ class Looks {
     const Instruction& c = t_.calls[i];
     if (c.op->effect || c.op->random || c.outputs != 1) return false;
     const Value& out = value(t_.outputs_of(c)[0]);
+    if (c.inplace && (t_.slots[out.slot].live || t_.slots[out.slot].outside)) return false;
     if (c.op->family == Family::reduction)
       return static_cast<const ReduceAttrs*>(t_.attrs_of(c))->dims.size() ==
              value(t_.inputs_of(c)[0]).rank;

@@ -19,11 +19,12 @@ PassOptions& pass_options() {
 
 namespace {
 
-/// Ops that refuse some values of their operands. Gradients are given those that their op has taken.
+/// Ops that refuse some values of their operands. Gradients get those that their op has taken.
 bool checks_values(const Op& op) {
   static const Op* const ops[] = {
-      &op_of<Gather>,    &op_of<Scatter>,  &op_of<ScatterAdd>, &op_of<Index>,      &op_of<IndexSelect>,
-      &op_of<Embedding>, &op_of<IndexPut>, &op_of<IndexAdd>,   &op_of<RavelIndex>, &op_of<OneHot>};
+      &op_of<Gather>,      &op_of<Scatter>,   &op_of<ScatterAdd>, &op_of<Index>,
+      &op_of<IndexSelect>, &op_of<Embedding>, &op_of<IndexPut>,   &op_of<IndexAdd>,
+      &op_of<RavelIndex>,  &op_of<OneHot>};
   return std::ranges::find(ops, &op) != std::end(ops);
 }
 bool must_run(const Instruction& c) {

@@ -289,7 +289,8 @@ class Planner {
     // A write that does not replace all of what a group wrote leaves the rest to be seen, and one
     // that is not reached leaves all of it.
     if (s.write >= 0 && s.write != item &&
-        (is_seen(slot) || written == kNone || s.written == kNone || !same_place(written, s.written)))
+        (is_seen(slot) || written == kNone || s.written == kNone ||
+         !same_place(written, s.written)))
       need(slot);
     s.write = item;
     s.written = written;
@@ -314,6 +315,9 @@ class Planner {
     if (options_.fuse && options_.sweeps) find_sweeps(t_, sequence_, shape_, plan);
     if (options_.fuse && options_.prologues) find_prologues(t_, plan);
     drop_single_calls(plan);
+    // Sweeps have moved items.
+    for (size_t i = plan.items.size(); i-- > 1;)
+      plan.items[i - 1].at = std::min(plan.items[i - 1].at, plan.items[i].at);
     find_last_uses(plan);
     find_heirs(t_, sequence_, plan);
     return plan;

@@ -43,8 +43,9 @@
 ///
 /// Note [What is seen]
 /// A graph may fail at any item, and what outlives it is then as eager mode leaves it: see Note
-/// [Failing graphs] in capture/run_log.h. So an in-place call on memory that somebody holds joins no
-/// group but the last one, and is stored even if something later overwrites it.
+/// [Failing graphs] in capture/run_log.h. So an in-place call on memory that somebody holds joins
+/// no group but the last one, is stored even if something later overwrites it, and keeps its place
+/// among all other items when sweeps are looked for.
 ///
 /// Note [Looks]
 /// A look is a reduction of everything whose result nobody in the trace waits for: what a guard

@@ -78,7 +78,9 @@ void keep(std::vector<Reason>& reasons, Reason reason) {
   if (reasons.size() < kReasonsKept) reasons.push_back(std::move(reason));
 }
 void keep_new(std::vector<Reason>& reasons, Reason reason) {
-  const auto same = [&](const Reason& r) { return r.what == reason.what && r.where == reason.where; };
+  const auto same = [&](const Reason& r) {
+    return r.what == reason.what && r.where == reason.where;
+  };
   if (std::ranges::none_of(reasons, same)) keep(reasons, std::move(reason));
 }
 
@@ -225,9 +227,10 @@ void Session::on_break(const record::Break& why, const Trace& trace) {
          trace.calls.empty() ? std::string_view() : trace.calls.back().op->name,
          ".\n",
          // A backward pass enters what is invoked, to record it.
-         engine::current_node() ? "Make the hook that reads it opaque(...), or allow breaks with fullgraph = false."
-                                : "Return the tensor and read it outside, wrap the reader in invoke(...) or opaque(...), "
-                                  "or allow breaks with fullgraph = false.");
+         engine::current_node() ? "Make the hook that reads it opaque(...)"
+                                : "Return the tensor and read it outside, wrap the reader in "
+                                  "invoke(...) or opaque(...)",
+         ", or allow breaks with fullgraph = false.");
   const std::lock_guard lock(mutex_);
   ++stats_.breaks;
   log::compile([&] { return str("graph break: ", Reason{why.reason, where}.str()); });

@@ -155,19 +155,16 @@ class Grower {
 /// Items that others must not notice moving past.
 class Passed {
  public:
-  explicit Passed(const Trace& trace) : t_(trace) {}
-
-  void add(const std::vector<Touch>& touches, bool is_call) {
+  void add(const std::vector<Touch>& touches) {
     for (const Touch& touch : touches) {
       bool& written = slots_[touch.slot];
       written |= touch.write;
     }
-    calls_ |= is_call;
+    empty_ = false;
   }
+  bool empty() const { return empty_; }
   bool lets_pass(const std::vector<Touch>& touches) const {
     for (const Touch& touch : touches) {
-      // Effects stay behind calls that can fail, as in eager mode.
-      if (touch.write && calls_ && t_.slots[touch.slot].outside) return false;
       const auto known = slots_.find(touch.slot);
       if (known != slots_.end() && (touch.write || known->second)) return false;
     }
@@ -175,10 +172,22 @@ class Passed {
   }
 
  private:
-  const Trace& t_;
   std::unordered_map<SlotId, bool> slots_;  ///< written at all
-  bool calls_ = false;
+  bool empty_ = true;
 };
+
+/// Whether an item changes its place with no other: see Note [What is seen] in plan.h.
+bool stays(const Trace& t, const Plan& plan, const Item& item) {
+  const auto writes_seen = [&](uint32_t call) {
+    const Instruction& c = t.calls[call];
+    if (!c.inplace) return false;
+    const Slot& slot = t.slots[t.values[t.outputs_of(c)[0]].slot];
+    return slot.live || slot.outside;
+  };
+  return item.group < 0
+             ? t.calls[item.call].op->effect || writes_seen(item.call)
+             : std::ranges::any_of(plan.groups[static_cast<size_t>(item.group)].calls, writes_seen);
+}
 
 /// Slots that only one sweep touches, always as a whole.
 void find_locals(const Trace& t, Classes& sequence, Plan& plan) {
@@ -261,25 +270,28 @@ class Arranger {
     const Item& first = plan_.items[items[at]];
     if (!grower.add(first)) return;
     parts.push_back(items[at]);
-    Passed sweep(t_), after(t_);
-    sweep.add(touches_of(t_, plan_, first), false);
+    Passed sweep, after;
+    sweep.add(touches_of(t_, plan_, first));
+    bool stay = stays(t_, plan_, first);  // one of the parts does
     int skipped = 0;
     for (size_t next = at + 1; next < items.size() && skipped < kStepOver; ++next) {
       const size_t i = items[next];
       if (placed_[i]) continue;
       const Item& item = plan_.items[i];
-      const bool is_call = item.group < 0 || plan_.groups[static_cast<size_t>(item.group)].product;
-      if (item.group < 0 && t_.calls[item.call].op->effect) break;
+      const bool stays_here = stays(t_, plan_, item);
       const std::vector<Touch> touches = touches_of(t_, plan_, item);
       const bool passes = after.lets_pass(touches);
-      if (passes && grower.add(item)) {
+      if (passes && !(stays_here && !after.empty()) && grower.add(item)) {
         parts.push_back(i);
-        sweep.add(touches, false);
-      } else if (passes && sweep.lets_pass(touches)) {
+        sweep.add(touches);
+        stay |= stays_here;
+      } else if (stays_here) {
+        break;
+      } else if (passes && !stay && sweep.lets_pass(touches)) {
         before.push_back(i);
         ++skipped;
       } else {
-        after.add(touches, is_call);
+        after.add(touches);
         ++skipped;
       }
     }

@@ -29,7 +29,8 @@ Tensor pending_empty(const Shape& sizes, DType dtype);
 /// Runs what was recorded so far; for ops that need values to know their shapes. `what` says who
 /// needs them.
 void flush(const char* what);
-/// Runs `undo` if what is being recorded is given up instead of run.
+/// Runs `undo` if what is recorded from here on does not run: it is given up, or its graph fails
+/// before. `undo` must not hold on to pending tensors, which would look alive: see on_failure.h.
 void on_undo(std::function<void()> undo);
 /// Keeps what a recorded call needs until it has run.
 void keep(std::shared_ptr<const void> what);

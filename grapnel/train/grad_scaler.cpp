@@ -9,18 +9,19 @@
 namespace grapnel {
 
 GradScaler::GradScaler(const GradScalerOptions& options)
-    : options_(options), state_(std::make_shared<State>(State{{.scale = options.init_scale}})) {
+    : options_(options), state_(std::make_shared<State>(State())) {
   check(options.init_scale > 0 && options.growth_factor > 1 && options.backoff_factor > 0 &&
             options.backoff_factor < 1 && options.growth_interval > 0,
         "GradScaler: init_scale and growth_interval must be positive, growth_factor above 1 and "
         "backoff_factor in (0, 1), got ",
         options.init_scale, ", ", options.growth_interval, ", ", options.growth_factor, " and ",
         options.backoff_factor, ".");
+  state_->scale = options.init_scale;
 }
 
 // Note [Steps that are decided later]
-// While recording, nobody knows whether a gradient was infinite. The optimiser then records its step
-// together with what takes it back (Optimizer::record_step_unless), and what the scaler counts
+// While recording, nobody knows whether a gradient was infinite. The optimiser then records its
+// step together with what takes it back (Optimizer::record_step_unless), and what the scaler counts
 // changes by effects, which run with the graph. Whatever fails in between is undone like any other
 // recorded change.
 template <class Change>

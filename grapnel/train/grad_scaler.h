@@ -70,7 +70,7 @@ class GradScaler {
 
  private:
   struct Numbers {
-    double scale;
+    double scale = 1;
     int64_t good_steps = 0;
     bool overflowed = false;
   };

@@ -135,7 +135,7 @@ TEST_CASE("an opaque hook that throws leaves what was done before it, as in eage
   like_eager(make, passes, 1);
 }
 
-TEST_CASE("an optimiser inside backward has stepped and counted what came before an opaque hook threw") {
+TEST_CASE("in backward, what came before an opaque hook threw is stepped and counted") {
   for (const int64_t accumulate : {1, 2}) {
     for (const int fails : {1, 4}) {
     const auto make = [accumulate, fails] {
@@ -263,7 +263,7 @@ TEST_CASE("a body that throws before anything of it has run has done nothing") {
   });
 }
 
-TEST_CASE("an escaped value that was computed before the failure can be read, later ones say why not") {
+TEST_CASE("an escaped value from before the failure can be read, later ones say why not") {
   on_each_backend([](CompileOptions options) {
     Tensor before, behind;
     const Tensor p = ones({3});
