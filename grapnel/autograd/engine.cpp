@@ -6,6 +6,7 @@
 
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/pass.h"
+#include "grapnel/autograd/pass_failure.h"
 #include "grapnel/autograd/saved_variable.h"
 #include "grapnel/base/rank.h"
 #include "grapnel/ops/generator.h"
@@ -79,6 +80,10 @@ std::shared_ptr<void>& pass_state(const void* key) {
 }
 bool pass_will_visit(const Node* node) { return innermost() && innermost()->will_visit(node); }
 bool pass_will_run(const Node* node) { return innermost() && innermost()->will_run(node); }
+
+std::unordered_set<const TensorImpl*> leaves_of_pass() {
+  return innermost() ? innermost()->leaves() : std::unordered_set<const TensorImpl*>();
+}
 
 }  // namespace engine
 
