@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "grapnel/autograd/pass.h"
+#include "grapnel/autograd/pass_failure.h"
 #include "grapnel/base/fresh_stack.h"
 
 namespace grapnel {
@@ -48,6 +49,10 @@ std::shared_ptr<void>& pass_state(const void* key) {
 }
 bool pass_will_visit(const Node* node) { return innermost() && innermost()->will_visit(node); }
 bool pass_will_run(const Node* node) { return innermost() && innermost()->will_run(node); }
+
+std::unordered_set<const TensorImpl*> leaves_of_pass() {
+  return innermost() ? innermost()->leaves() : std::unordered_set<const TensorImpl*>();
+}
 
 }  // namespace engine
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "grapnel/autograd/engine.h"
@@ -44,6 +45,8 @@ class Pass {
   bool will_run(const Node* node) const {
     return will_visit(node) && states_[static_cast<size_t>(nodes_.find(node))].execute;
   }
+  /// The leaves that are accumulated into.
+  std::unordered_set<const TensorImpl*> leaves() const;
   /// Remembers grad() of a leaf, or a retained gradient, before it is first written, if this pass
   /// restores it when it fails.
   void journal(const Tensor& leaf);

@@ -4,14 +4,13 @@
 #include <exception>
 #include <mutex>
 
-#include "grapnel/autograd/engine.h"
 
 namespace grapnel::engine {
 
 namespace {
 struct Listener {
   std::weak_ptr<FailureListener> self;
-  std::vector<const Node*> nodes;
+  std::vector<const TensorImpl*> leaves;
 };
 struct Listeners {
   std::mutex mutex;
@@ -35,11 +34,11 @@ std::string current_message() {
 }  // namespace
 
 void add_failure_listener(std::weak_ptr<FailureListener> listener,
-                          std::vector<const Node*> nodes) {
+                          std::vector<const TensorImpl*> leaves) {
   Listeners& l = listeners();
   const std::lock_guard lock(l.mutex);
   std::erase_if(l.all, [](const Listener& known) { return known.self.expired(); });
-  l.all.push_back({std::move(listener), std::move(nodes)});
+  l.all.push_back({std::move(listener), std::move(leaves)});
 }
 
 void tell_failure_listeners() noexcept {
@@ -47,9 +46,12 @@ void tell_failure_listeners() noexcept {
   {
     Listeners& l = listeners();
     const std::lock_guard lock(l.mutex);
+    if (l.all.empty()) return;
+    const auto leaves = leaves_of_pass();
+    const auto reached = [&](const TensorImpl* leaf) { return leaves.contains(leaf); };
     for (const Listener& known : l.all)
       // Only those of this thread's pass are taken hold of: others may be about to end elsewhere.
-      if (std::any_of(known.nodes.begin(), known.nodes.end(), pass_will_run))
+      if (std::any_of(known.leaves.begin(), known.leaves.end(), reached))
         if (auto listener = known.self.lock()) concerned.push_back(std::move(listener));
   }
   if (concerned.empty()) return;

@@ -4,11 +4,12 @@
 
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 namespace grapnel {
 
-class Node;
+struct TensorImpl;
 
 namespace engine {
 
@@ -22,12 +23,16 @@ class FailureListener {
   ~FailureListener() = default;
 };
 
-/// The listener hears about passes that were to run one of `nodes`. It keeps them alive; when it is
-/// gone it is forgotten.
+/// The listener hears about passes that were to accumulate into one of `leaves`. It keeps them alive;
+/// when it is gone it is forgotten.
 void add_failure_listener(std::weak_ptr<FailureListener> listener,
-                          std::vector<const Node*> nodes);
+                          std::vector<const TensorImpl*> leaves);
 /// Called by the pass while it handles the exception.
 void tell_failure_listeners() noexcept;
+
+/// The leaves that the innermost pass of this thread accumulates into, those done included. Leaves
+/// and not their nodes: set_data() gives a leaf another node.
+std::unordered_set<const TensorImpl*> leaves_of_pass();
 
 }  // namespace engine
 }  // namespace grapnel

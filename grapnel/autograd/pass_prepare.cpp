@@ -120,6 +120,14 @@ void Pass::refuse_unused(size_t input) const {
        "gradient for it.");
 }
 
+std::unordered_set<const TensorImpl*> Pass::leaves() const {
+  std::unordered_set<const TensorImpl*> out;
+  for (const State& s : states_)
+    if (s.node->is_accumulate() && will_run(s.node))
+      out.insert(static_cast<const AccumulateGrad*>(s.node)->leaf().impl_ptr());
+  return out;
+}
+
 void Pass::collect_wanted() {
   results_.resize(request_.accumulate ? 0 : request_.inputs->size());
   for (size_t i = 0; i < target_edges_.size(); ++i) {

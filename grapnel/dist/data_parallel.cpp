@@ -132,7 +132,8 @@ void DataParallelModule::before_forward() {
 void DataParallelModule::after_forward(nn::Value& result) {
   if (!syncing_) return;
   IntrusivePtr<OutputMarker> marker;
-  if (marks_outputs()) result.visit_tensors([&](Tensor& t) {
+  if (!marks_outputs()) return reducer_->prepare();
+  result.visit_tensors([&](Tensor& t) {
     if (!t.defined() || !t.requires_grad()) return;
     if (!marker) marker = IntrusivePtr<OutputMarker>::adopt(new OutputMarker(reducer_));
     t = marker->mark(t);

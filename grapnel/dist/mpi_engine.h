@@ -38,8 +38,8 @@ class MpiEngine final : public detail::Driver {
   void came_to_wait() override;
   void drive(const detail::FutureState& until) override;
 
-  /// The program is about to end without MPI_Finalize, on this thread: the other ranks are told, and
-  /// that is waited for a moment.
+  /// The program is about to end without MPI_Finalize, on this thread: the other ranks are told,
+  /// and that is waited for a moment.
   void last_words(const std::string& text) noexcept;
   /// At the end of the program. After a timeout a rank may be gone, and MPI_Finalize would wait for
   /// it: then MPI is left as it is.

@@ -91,28 +91,29 @@ void MpiLedger::fail(const FatePtr& fate, const std::exception_ptr& why, const s
     return true;
   });
   lock.unlock();
-  if (tell == Tell::others) tell_(fate->id + "\n" + text);
+  if (tell == Tell::others) tell_(str(timed_out() ? str(kLate) : "", fate->id, "\n", text));
   for (const PostedPtr& posted : failed) posted->op->done.set_error(why);
   lock.lock();
 }
 
 void MpiLedger::hear(const std::string& note) {
-  const size_t end = note.find('\n');
-  const std::string text = note.substr(end + 1);
-  if (note.substr(0, end) == kEverything) {
+  const size_t begin = note.starts_with(kLate), end = note.find('\n');
+  const std::string id = note.substr(begin, end - begin), text = note.substr(end + 1);
+  if (begin > 0) timed_out_ = true;
+  if (id == kEverything) {
     // MPI_Finalize would wait for it.
     timed_out_ = true;
     std::vector<FatePtr> all;
     {
       const Lock lock(mutex_);
       if (lost_.empty()) lost_ = text;
-      for (const auto& [id, fate] : fates_) all.push_back(fate);
+      for (const auto& [name, fate] : fates_) all.push_back(fate);
     }
     for (const FatePtr& fate : all)
       fail(fate, std::make_exception_ptr(CommAborted(text)), text, Tell::nobody);
     return;
   }
-  fail(fate(note.substr(0, end)), std::make_exception_ptr(CommAborted(text)), text, Tell::nobody);
+  fail(fate(id), std::make_exception_ptr(CommAborted(text)), text, Tell::nobody);
 }
 
 void MpiLedger::mind_deadlines() {

@@ -65,7 +65,7 @@ class MpiLedger {
   static std::string last_words(const std::string& text) { return str(kEverything, "\n", text); }
 
   bool any_may_block() const { return may_block_.load(std::memory_order_relaxed) > 0; }
-  /// Whether anything was late. Then a rank may be gone.
+  /// Whether anything was late, here or on a rank that has told so. Then a rank may be gone.
   bool timed_out() const { return timed_out_.load(); }
   /// No more deadlines.
   void stop();
@@ -73,6 +73,7 @@ class MpiLedger {
  private:
   using Lock = std::unique_lock<std::mutex>;
   static constexpr char kEverything[] = "*";  ///< in place of a fate's id
+  static constexpr char kLate = '!';          ///< before it, where something was late
   void fail(const FatePtr& fate, const std::exception_ptr& why, const std::string& text, Tell tell,
             Lock& lock);
   void mind_deadlines();

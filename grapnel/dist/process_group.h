@@ -12,11 +12,11 @@
 ///
 /// Note [Collectives in recordings]
 /// A collective is something that other ranks see. Called while a recording is open (in a compiled
-/// function, or in a traced hook of a compiled pass), it runs what was recorded so far, as reading a
-/// value does: a break of the graph, named after the collective. So it sends the values that eager
-/// sends, and collectives stay in the order in which they were called, in every backend, whether or
-/// not anybody waits. Inside opaque() and invoke(), and in comm hooks, nothing breaks: they are
-/// called when the graph has come to them.
+/// function, or in a traced hook of a compiled pass), it runs what was recorded so far, as reading
+/// a value does: a break of the graph, named after the collective. So it sends the values that
+/// eager sends, and collectives stay in the order in which they were called, in every backend,
+/// whether or not anybody waits. Inside opaque() and invoke(), and in comm hooks, nothing breaks:
+/// they are called when the graph has come to them.
 #pragma once
 
 #include <atomic>

@@ -47,20 +47,19 @@ void Reducer::settle() const {
 void Reducer::attach_hooks() {
   // A hook of the accumulate node fires after the user's hooks on the leaf and also when no
   // gradient came.
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    accumulators_.push_back(grad_accumulator(slots_[i].tensor));
-    slots_[i].ready_hook = accumulators_.back()->register_hook(
-        [this, i](const variable_list&, const variable_list& grads) {
-          on_grad(i, grads[0].defined());
-        },
-        HookOptions("data-parallel: gradient ready"));
-  }
+  for (size_t i = 0; i < slots_.size(); ++i)
+    slots_[i].ready_hook = grad_accumulator(slots_[i].tensor)
+                               ->register_hook(
+                                   [this, i](const variable_list&, const variable_list& grads) {
+                                     on_grad(i, grads[0].defined());
+                                   },
+                                   HookOptions("data-parallel: gradient ready"));
 }
 
 void Reducer::listen() {
-  std::vector<const Node*> nodes;
-  for (const NodePtr& node : accumulators_) nodes.push_back(node.get());
-  engine::add_failure_listener(weak_from_this(), std::move(nodes));
+  std::vector<const TensorImpl*> leaves;
+  for (const Slot& slot : slots_) leaves.push_back(slot.tensor.impl_ptr());
+  engine::add_failure_listener(weak_from_this(), std::move(leaves));
 }
 
 void Reducer::reset(ProcessGroup group) {
@@ -161,8 +160,9 @@ void Reducer::prepare() {
 // of their outputs take part.
 void Reducer::find_unused() {
   searched_ = true;
+  const auto reached = engine::leaves_of_pass();
   for (size_t i = 0; i < slots_.size(); ++i)
-    if (!engine::pass_will_run(accumulators_[i].get())) unused_.push_back(i);
+    if (!reached.contains(slots_[i].tensor.impl_ptr())) unused_.push_back(i);
   if (unused_.empty() && !std::exchange(warned_all_used_, true) && group_.rank() == 0)
     base::warn(
         "DistributedDataParallel: find_unused_parameters is set, but all parameters were used. The "

@@ -20,7 +20,6 @@
 #include <string>
 #include <vector>
 
-#include "grapnel/autograd/node.h"
 #include "grapnel/autograd/pass_failure.h"
 #include "grapnel/dist/buckets.h"
 #include "grapnel/dist/data_parallel_options.h"
@@ -165,7 +164,6 @@ class Reducer final : public engine::FailureListener,
 
   DataParallelOptions options_;
   std::vector<Slot> slots_;
-  std::vector<NodePtr> accumulators_;  ///< of the slots; never changed
   std::vector<Bucket> buckets_;
   ProcessGroup group_, used_channel_;
   CommHook hook_;

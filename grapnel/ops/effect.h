@@ -1,8 +1,8 @@
 /// effect: a step of the library's own that a recording keeps in its place, and does not look into.
 ///
 /// Sending a bucket and looking for NaN are such steps. Unlike opaque() of the user's code, an
-/// effect need not run in eager's order among hooks: it runs when the graph comes to it, maybe after
-/// hooks that were called later.
+/// effect need not run in eager's order among hooks: it runs when the graph comes to it, maybe
+/// after hooks that were called later.
 #pragma once
 
 #include <functional>

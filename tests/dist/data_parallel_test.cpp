@@ -681,3 +681,25 @@ TEST_CASE("a forward whose result is not used does not matter to the search for 
     }
   });
 }
+
+TEST_CASE("a leaf is found by the search, and a failure is heard of, whatever set_data has done") {
+  on_ranks(2, [](ProcessGroup group) {
+    DistributedDataParallel model(
+        weighted({{1}, {1}, {1}}), group,
+        {.find_unused_parameters = true, .reduced_precision = {{.parameters = kBFloat16}}});
+    const auto run = [&] {
+      model.zero_grad();
+      model(std::vector<Tensor>{filled(group.rank(), {1}, kBFloat16), filled(1, {1}, kBFloat16),
+                                Tensor()})
+          .backward();
+    };
+    for (int step = 0; step < 2; ++step) run();
+    CHECK(grad_of(model, 0) == doctest::Approx(0.5));
+    CHECK(!model.module().p[2].grad().defined());
+    model.module().p[0].register_hook([&](const Tensor&) {
+      if (group.rank() == 1) throw std::logic_error("planned");
+    });
+    if (group.rank() == 1) CHECK_THROWS_AS(run(), std::logic_error);
+    else CHECK_THROWS_AS(run(), dist::CommAborted);
+  });
+}

@@ -34,7 +34,8 @@ TEST_CASE("manual_seed inside a rank is for that rank, its callbacks and deep pa
   const GeneratorState before = default_generator().state();
   const std::vector<Tensor> all = drawn(2, [](const ProcessGroup& group) {
     manual_seed(100 + static_cast<uint64_t>(group.rank()));
-    Tensor in_callback = group.barrier().future().then([](const auto&) { return rand({2}); }).wait();
+    const Tensor in_callback =
+        group.barrier().future().then([](const auto&) { return rand({2}); }).wait();
     // Sixty passes inside one another go on in a thread of their own.
     Tensor deep;
     int depth = 0;

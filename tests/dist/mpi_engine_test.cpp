@@ -219,3 +219,34 @@ TEST_CASE(
   CHECK(right == 800);
   CHECK_FALSE(transport.overlapped);
 }
+
+TEST_CASE("what was late on one rank counts as late on those that are told") {
+  auto note = Future<std::string>::make();
+  dist::MpiLedger late([note](std::string text) { note.set_result(std::move(text)); });
+  auto posted = std::make_shared<dist::Posted>();
+  posted->op = std::make_shared<dist::Operation>();
+  posted->op->deadline = dist::Clock::now();
+  posted->op->done = Future<std::vector<Tensor>>::make();
+  posted->fate = late.fate("world");
+  CHECK(late.enter(posted));
+  CHECK_THROWS_AS(posted->op->done.wait(), dist::CommTimeout);
+  // So it does not wait for the dead when it ends.
+  dist::MpiLedger told([](const std::string&) {});
+  told.hear(note.wait());
+  CHECK(told.failed(told.fate("world")));
+  CHECK(told.timed_out());
+  dist::MpiLedger other([](const std::string&) {});
+  other.hear("world\nit has thrown");
+  CHECK(other.failed(other.fate("world")));
+  CHECK_FALSE(other.timed_out());
+}
+
+TEST_CASE("the last words of a rank end all groups, and those to come") {
+  dist::MpiLedger ledger([](const std::string&) {});
+  const dist::FatePtr before = ledger.fate("world");
+  ledger.hear(dist::MpiLedger::last_words("rank 1 is gone"));
+  CHECK(ledger.failed(before));
+  CHECK(before->text == "rank 1 is gone");
+  CHECK(ledger.failed(ledger.fate("a renewed one")));
+  CHECK(ledger.timed_out());
+}

@@ -15,11 +15,26 @@ namespace {
 using Collective = std::function<Tensor(const ProcessGroup&, const Tensor&)>;
 const std::vector<std::pair<const char*, Collective>>& collectives() {
   static const std::vector<std::pair<const char*, Collective>> all = {
-      {"all_reduce", [](const ProcessGroup& g, const Tensor& t) { return g.all_reduce(t).single().wait(); }},
-      {"broadcast", [](const ProcessGroup& g, const Tensor& t) { return g.broadcast(t, 1).single().wait(); }},
-      {"all_gather", [](const ProcessGroup& g, const Tensor& t) { return cat(g.all_gather(t).wait()).narrow(0, 1, 2); }},
-      {"reduce_scatter", [](const ProcessGroup& g, const Tensor& t) { return g.reduce_scatter(t).single().wait().expand({2}); }},
-      {"all_to_all", [](const ProcessGroup& g, const Tensor& t) { return g.all_to_all(t).single().wait(); }},
+      {"all_reduce",
+       [](const ProcessGroup& g, const Tensor& t) {
+         return g.all_reduce(t).single().wait();
+       }},
+      {"broadcast",
+       [](const ProcessGroup& g, const Tensor& t) {
+         return g.broadcast(t, 1).single().wait();
+       }},
+      {"all_gather",
+       [](const ProcessGroup& g, const Tensor& t) {
+         return cat(g.all_gather(t).wait()).narrow(0, 1, 2);
+       }},
+      {"reduce_scatter",
+       [](const ProcessGroup& g, const Tensor& t) {
+         return g.reduce_scatter(t).single().wait().expand({2});
+       }},
+      {"all_to_all",
+       [](const ProcessGroup& g, const Tensor& t) {
+         return g.all_to_all(t).single().wait();
+       }},
       {"send and recv",
        [](const ProcessGroup& g, const Tensor& t) {
          const Tensor got = empty({2});
@@ -53,7 +68,9 @@ const std::vector<std::pair<const char*, Collective>>& collectives() {
 template <class Body>
 void in_every_mode(Body body) {
   const auto both = [&](auto&& run) { on_ranks(2, [&](ProcessGroup group) { run(group); }); };
-  both([&](const ProcessGroup& group) { body(group, [](const std::function<void()>& f) { f(); }); });
+  both([&](const ProcessGroup& group) {
+    body(group, [](const std::function<void()>& f) { f(); });
+  });
   on_each_backend([&](CompileOptions options) {
     both([&](const ProcessGroup& group) {
       body(group, [&](const std::function<void()>& f) {

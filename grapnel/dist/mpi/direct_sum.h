@@ -12,10 +12,10 @@
 /// there the next begins when one is done, and pieces are as large as caches allow.
 ///
 /// Note [Sums that do not fit]
-/// Ranks that were given different numbers of elements must not get a result. What goes in one piece
-/// is as long as the receiver expects it, or it is noticed. Before longer ones every rank says what it
-/// is about to sum; that message is longer than any that goes in one piece, so ranks that send in
-/// different ways notice as well.
+/// Ranks that were given different numbers of elements must not get a result. What goes in one
+/// piece is as long as the receiver expects it, or it is noticed. Before longer ones every rank
+/// says what it is about to sum; that message is longer than any that goes in one piece, so ranks
+/// that send in different ways notice as well.
 #pragma once
 
 #include <mpi.h>
