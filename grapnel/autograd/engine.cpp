@@ -64,9 +64,6 @@ int current_depth() { return innermost() ? innermost()->depth() + 1 : 0; }
 void journal_leaf_write(const Tensor& leaf) {
   if (innermost()) innermost()->journal(leaf);
 }
-void mark_user_exception() {
-  if (innermost()) innermost()->user_exception = true;
-}
 std::shared_ptr<void>& pass_state(const void* key) {
   GRAPNEL_ASSERT(innermost(), "pass_state is for hooks");
   return innermost()->state(key);

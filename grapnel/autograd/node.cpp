@@ -5,12 +5,14 @@
 #include "grapnel/autograd/anomaly.h"
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/hook_table.h"
+#include "grapnel/base/context.h"
 #include "grapnel/base/source_site.h"
 
 namespace grapnel {
 
 struct Node::AnomalyTrace {
   NodePtr parent;
+  std::shared_ptr<const base::Remembered> module;  ///< that was being called
 };
 
 namespace {
@@ -38,6 +40,9 @@ Node::Node(Kind kind)
   if (AnomalyMode::is_enabled()) [[unlikely]] {
     anomaly_ = std::make_unique<AnomalyTrace>();
     anomaly_->parent = NodePtr(engine::current_node());
+    if (const base::Context* c = base::Context::innermost();
+        c && c->kind() == base::Context::Kind::module)
+      anomaly_->module = c->remember();
   }
 }
 
@@ -101,8 +106,9 @@ HookHandle Node::add_post_hook(std::unique_ptr<FunctionPostHook> hook, HookOptio
 }
 
 std::string Node::where() const {
-  return site_ ? base::describe(base::SourceSite{site_})
-               : std::string("an unknown place (made by the library itself)");
+  if (!site_) return "an unknown place (made by the library itself)";
+  std::string where = base::describe(base::SourceSite{site_});
+  return anomaly_ && anomaly_->module ? where + ", " + anomaly_->module->text() : where;
 }
 
 const NodePtr& Node::parent() const {

@@ -4,6 +4,7 @@
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/meta.h"
+#include "grapnel/base/context.h"
 #include "grapnel/base/source_site.h"
 #include "grapnel/ops/record.h"
 
@@ -73,7 +74,12 @@ void SavedVariable::pack(const Tensor& argument, SavedTensorHookPair hooks) {
   {
     NoGradGuard no_grad;
     base::UserCodeScope user;
-    packed->value = packed->hooks.pack(argument);
+    try {
+      packed->value = packed->hooks.pack(argument);
+    } catch (...) {
+      base::note(str("in the pack hook of a saved tensor of shape ", argument.shape()));
+      throw;
+    }
   }
   check(argument._version() == before,
         "a pack hook changed its argument in place. The tensor is still in use by the forward "
@@ -154,7 +160,7 @@ Tensor SavedVariable::read(const Node& owner) const {
     try {
       t = packed_->hooks.unpack(packed_->value);
     } catch (...) {
-      engine::mark_user_exception();
+      base::note(str("in the unpack hook of a value saved by ", owner.name()));
       throw;
     }
   }

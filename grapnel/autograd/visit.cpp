@@ -1,7 +1,11 @@
 #include "grapnel/autograd/visit.h"
 
+#include "grapnel/autograd/accumulate.h"
 #include "grapnel/autograd/anomaly.h"
 #include "grapnel/autograd/meta.h"
+#include "grapnel/autograd/tape_observer.h"
+#include "grapnel/base/short_name.h"
+#include "grapnel/base/source_site.h"
 #include "grapnel/ops/compiled_args.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/opaque_arguments.h"
@@ -13,16 +17,66 @@ std::string record::running_hook() { return visit::RunningHook::describe(); }
 
 namespace visit {
 
+std::string RunningHook::describe() {
+  for (const Context* c = innermost(); c; c = c->outer())
+    if (c->kind() == Kind::hook) {
+      const auto& hook = static_cast<const RunningHook&>(*c);
+      return str(grapnel::describe(hook.label_, hook.hook_));
+    }
+  return {};
+}
+
 namespace {
-constinit thread_local const RunningHook* running_hook = nullptr;
+
+/// Where a hook fired. Nothing is put together before it is printed.
+class HookPlace final : public base::Remembered {
+ public:
+  HookPlace(HookLabel label, HookKind kind, const Node& node)
+      : label_(std::move(label)),
+        kind_(kind),
+        is_leaf_(node.is_accumulate()),
+        site_(is_leaf_ ? nullptr : node.site()) {
+    if (is_leaf_) {
+      const Tensor& leaf = static_cast<const AccumulateGrad&>(node).leaf();
+      name_ = leaf.name();
+      shape_ = leaf.shape();
+    } else {
+      name_ = base::short_type_name(node.name());
+    }
+  }
+  std::string hook() const {
+    const std::string begin = str("in the ", describe(label_, kind_), ", at ");
+    if (!is_leaf_) return begin + name_;
+    return str(begin, "the leaf ", name_.empty() ? "" : "'" + name_ + "' ", "of shape ", shape_);
+  }
+  std::string text() const override {
+    return site_ ? str(hook(), ", called at ", base::describe({site_})) : hook();
+  }
+
+ private:
+  const HookLabel label_;
+  const HookKind kind_;
+  const bool is_leaf_;
+  const void* const site_;
+  std::string name_;
+  Shape shape_;
+};
+
 }  // namespace
 
-RunningHook::RunningHook(const HookLabel& label, HookKind kind)
-    : label_(label), kind_(kind), outer_(std::exchange(running_hook, this)) {}
-RunningHook::~RunningHook() { running_hook = outer_; }
-std::string RunningHook::describe() {
-  return running_hook ? str(grapnel::describe(running_hook->label_, running_hook->kind_))
-                      : std::string();
+std::shared_ptr<const base::Remembered> RunningHook::remember() const {
+  return std::make_shared<HookPlace>(label_, hook_, node_);
+}
+
+std::string hook_at(const HookLabel& label, HookKind kind, const Node& node) {
+  return HookPlace(label, kind, node).hook();
+}
+
+void note_hook(const HookLabel& label, HookKind kind, const Node& node) noexcept {
+  try {
+    base::note(HookPlace(label, kind, node).text());
+  } catch (...) {
+  }
 }
 
 namespace {
@@ -64,6 +118,7 @@ void take_list(Grads& current, variable_list& result, const HookLabel& label, Ho
   for (size_t i = 0; i < result.size(); ++i) {
     if (result[i].defined() && !result[i].is_same(current[i])) {
       check_replacement(current[i], result[i], label, kind);
+      TapeObserver::notify_hook(label, kind, node, result[i]);
       if (AnomalyMode::should_check_nan()) [[unlikely]]
         anomaly::check_hook_result(result[i], node, label, kind);
     }
@@ -98,6 +153,7 @@ void fail_written(const HookLabel& label, HookKind kind) {
 void take(Tensor& grad, Tensor& result, const HookContext& told) {
   check_replacement(grad, result, *told.label, HookKind::tensor);
   grad = std::move(result);
+  TapeObserver::notify_hook(*told.label, HookKind::tensor, *told.node, grad);
   if (AnomalyMode::should_check_nan()) [[unlikely]]
     anomaly::check_hook_result(grad, *told.node, *told.label, HookKind::tensor);
 }
@@ -127,12 +183,15 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
       told.label = &entry.label;
       const WriteGuard guard(grad);
       Tensor result;
-      {
-        const RunningHook running(entry.label, HookKind::tensor);
+      try {
+        const RunningHook running(entry.label, HookKind::tensor, *told.node);
         auto call = [&] { return static_cast<TensorHook*>(entry.hook.get())->call(grad, told); };
         result = record::active() ? std::move(call_hook(entry, HookKind::tensor, {grad},
                                                         [&] { return variable_list{call()}; })[0])
                                   : call();
+      } catch (...) {
+        note_hook(entry.label, HookKind::tensor, *told.node);
+        throw;
       }
       guard.check_unchanged(entry.label, HookKind::tensor);
       if (result.defined() && !result.is_same(grad)) take(grad, result, told);
@@ -156,11 +215,14 @@ void run_pre_hooks(Node& node, const HookTable& table, Grads& grads) {
     SmallVector<WriteGuard, 3> guards;
     for (const Tensor& g : grads) guards.emplace_back(g);
     ListHookResult result;
-    {
-      const RunningHook running(entry.label, HookKind::node_pre);
+    try {
+      const RunningHook running(entry.label, HookKind::node_pre, node);
       result = call_list_hook(entry, HookKind::node_pre, argument, [&] {
         return static_cast<NodePreHook*>(entry.hook.get())->call(argument);
       });
+    } catch (...) {
+      note_hook(entry.label, HookKind::node_pre, node);
+      throw;
     }
     for (const WriteGuard& guard : guards) guard.check_unchanged(entry.label, HookKind::node_pre);
     if (result) take_list(grads, *result, entry.label, HookKind::node_pre, node);
@@ -173,14 +235,17 @@ void run_post_hooks(Node& node, const HookTable& table, Grads& grad_inputs,
   const variable_list consumed = to_list(grad_outputs);
   for (const HookEntry& entry : reader.value().post) {
     ListHookResult result;
-    {
-      const RunningHook running(entry.label, HookKind::node_post);
+    try {
+      const RunningHook running(entry.label, HookKind::node_post, node);
       const variable_list produced = to_list(grad_inputs);
       variable_list both = produced;
       both.insert(both.end(), consumed.begin(), consumed.end());
       result = call_list_hook(entry, HookKind::node_post, both, [&] {
         return static_cast<NodePostHook*>(entry.hook.get())->call(produced, consumed);
       });
+    } catch (...) {
+      note_hook(entry.label, HookKind::node_post, node);
+      throw;
     }
     if (result) take_list(grad_inputs, *result, entry.label, HookKind::node_post, node);
   }

@@ -6,26 +6,32 @@
 
 #include "grapnel/autograd/hook_table.h"
 #include "grapnel/autograd/node.h"
+#include "grapnel/base/context.h"
 
 namespace grapnel {
 
 namespace visit {
 
 /// Says which hook runs, for messages about what it does.
-class RunningHook {
+class RunningHook final : public base::Context {
  public:
-  RunningHook(const HookLabel& label, HookKind kind);
-  ~RunningHook();
-  RunningHook(const RunningHook&) = delete;
-  RunningHook& operator=(const RunningHook&) = delete;
+  RunningHook(const HookLabel& label, HookKind kind, const Node& node)
+      : Context(Kind::hook), label_(label), hook_(kind), node_(node) {}
+  ~RunningHook() = default;
   /// The innermost one of this thread; empty when none runs.
   static std::string describe();
+  std::shared_ptr<const base::Remembered> remember() const override;
 
  private:
   const HookLabel& label_;
-  const HookKind kind_;
-  const RunningHook* const outer_;
+  const HookKind hook_;
+  const Node& node_;
 };
+
+/// "in the tensor hook 'clip' registered at train.cpp:12, at mul"; of a leaf its name and shape.
+std::string hook_at(const HookLabel& label, HookKind kind, const Node& node);
+/// For catch blocks: tells the exception that it came through this hook at this node.
+void note_hook(const HookLabel& label, HookKind kind, const Node& node) noexcept;
 
 /// What a hook returns. In a recording, one that declared itself and was called before is not
 /// called again.
@@ -52,7 +58,13 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
   const HookEntry& entry = sole->hooks[0];
   told.label = &entry.label;
   const uint32_t version = grad.impl_ptr()->storage->version();
-  Tensor result = static_cast<TensorHook*>(entry.hook.get())->call(grad, told);
+  Tensor result;
+  try {
+    result = static_cast<TensorHook*>(entry.hook.get())->call(grad, told);
+  } catch (...) {
+    note_hook(entry.label, HookKind::tensor, *told.node);
+    throw;
+  }
   // Hooks must not write to their arguments: the buffer may be shared with other gradients.
   if (grad.impl_ptr()->storage->version() != version) [[unlikely]]
     fail_written(*told.label, HookKind::tensor);

@@ -16,6 +16,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "grapnel/base/context.h"
 #include "grapnel/base/error.h"
 #include "grapnel/base/hold_signals.h"
 #include "grapnel/base/on_this_thread.h"
@@ -211,7 +212,7 @@ void parallel_for(int64_t count, int64_t grain, RangeFn fn) {
 
   Job job{fn, count, grain, (count - 1) / grain + 1};
   if (!Pool::instance().run(job)) return run_inline(count, grain, fn);
-  if (job.error) std::rethrow_exception(job.error);
+  if (job.error) base::rethrow_here(job.error);
 }
 
 }  // namespace base

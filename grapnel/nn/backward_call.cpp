@@ -3,6 +3,7 @@
 #include "grapnel/autograd/accumulate.h"
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/base/context.h"
 #include "grapnel/ops/tape.h"
 
 namespace grapnel::nn {
@@ -68,6 +69,16 @@ struct BackwardCall::Record {
           " is gone.\nMake modules with std::make_shared, so that graphs can keep them.");
     return *module;
   }
+  /// Runs a hook; what goes wrong in it is told with its name.
+  template <class Run>
+  auto as_hook(const std::string& label, Run&& run) const {
+    try {
+      return run();
+    } catch (...) {
+      base::note(str("in the ", label, ", of ", name));
+      throw;
+    }
+  }
   PassState& state() const {
     std::shared_ptr<void>& state = engine::pass_state(this);
     if (!state) state = std::make_shared<PassState>();
@@ -89,7 +100,8 @@ struct BackwardCall::Record {
                          const variable_list& slots) const {
     if (e.stopped.load(std::memory_order_acquire)) return std::nullopt;
     const std::string label = e.describe(grapnel::name(HookKind::full_backward_pre));
-    ListHookResult result = e.hook.call(get(label), results.spread(slots));
+    ListHookResult result =
+        as_hook(label, [&] { return e.hook.call(get(label), results.spread(slots)); });
     if (!result) return std::nullopt;
     return checked(std::move(*result), results, label, "result");
   }
@@ -101,7 +113,8 @@ struct BackwardCall::Record {
     // none of the hook's business.
     if (!pass.entered || e.stopped.load(std::memory_order_acquire)) return std::nullopt;
     const std::string label = e.describe(grapnel::name(HookKind::full_backward));
-    ListHookResult result = e.hook.call(get(label), arguments.spread(slots), pass.grad_output);
+    ListHookResult result = as_hook(
+        label, [&] { return e.hook.call(get(label), arguments.spread(slots), pass.grad_output); });
     if (last && late_hooks.empty()) pass.grad_output.clear();
     if (!result) return std::nullopt;
     return checked(std::move(*result), arguments, label, "argument");
@@ -144,7 +157,10 @@ struct BackwardCall::Record {
     for (const auto& e : late_hooks) {
       if (e->stopped.load(std::memory_order_acquire)) continue;
       const std::string label = e->describe(grapnel::name(HookKind::full_backward));
-      check(!e->hook.call(get(label), grad_input, grad_output), "the ", label, " of ", name,
+      const bool returned = as_hook(label, [&] {
+        return e->hook.call(get(label), grad_input, grad_output).has_value();
+      });
+      check(!returned, "the ", label, " of ", name,
             " returned gradients, but it fires after the parameters were updated, when they can no "
             "longer be changed.\n"
             "Return nothing, or register it without after_parameters.");

@@ -266,6 +266,7 @@ std::shared_ptr<Module> Module::add_module(std::string name, std::shared_ptr<Mod
   check_name(name, "register_module");
   check(module != nullptr, "register_module: the module '", name, "' is empty.");
   module = through_hooks(registration_hooks().module, *this, name, std::move(module), is_given);
+  module->path_.store(nullptr, std::memory_order_relaxed);
   if (replace) return children_[name] = std::move(module);
   return children_.insert(std::move(name), std::move(module));
 }

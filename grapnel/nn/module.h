@@ -13,6 +13,7 @@
 /// Module::register_module, and at call.h for calls.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -27,6 +28,9 @@ namespace grapnel::nn {
 
 template <class Contained>
 class ModuleHolder;
+namespace detail {
+class ModulePath;
+}
 
 class Module : public std::enable_shared_from_this<Module> {
  public:
@@ -187,6 +191,7 @@ class Module : public std::enable_shared_from_this<Module> {
   template <class>
   friend class Cloneable;
   friend std::ostream& operator<<(std::ostream& stream, const Module& module);
+  friend class detail::ModulePath;
   struct Loading;
 
   std::shared_ptr<Module> add_module(std::string name, std::shared_ptr<Module> module,
@@ -213,6 +218,7 @@ class Module : public std::enable_shared_from_this<Module> {
   ModuleHooks hooks_;
   mutable base::SpinLock lock_;
   mutable std::shared_ptr<const void> lifetime_;
+  mutable std::atomic<const detail::ModulePath*> path_{nullptr};  ///< of the last call, for messages
 };
 
 /// The module and everything below it, one line each.

@@ -1,7 +1,40 @@
-/// The first line of every public op function: remembers where the user's program called it.
+/// The first line of every public op function: remembers where the user's program called it, and
+/// which function that was.
 #pragma once
 
+#include "grapnel/base/context.h"
 #include "grapnel/base/source_site.h"
 
+namespace grapnel::base {
+
+/// Marks an op function, unless one further out on this thread is marked already.
+class OpCallScope {
+ public:
+  /// The name also keeps functions apart that are equal otherwise: a compiler that folds them makes
+  /// one call the other, which would then return into the library.
+  OpCallScope(const void* return_address, const char* pretty_function) noexcept
+      : is_outermost_(called_op == nullptr || call_site == nullptr) {
+    if (!is_outermost_) return;
+    op_ = called_op;
+    site_ = call_site;
+    called_op = pretty_function;
+    if (site_ == nullptr) call_site = return_address;
+  }
+  ~OpCallScope() {
+    if (!is_outermost_) return;
+    called_op = op_;
+    call_site = site_;
+  }
+  OpCallScope(const OpCallScope&) = delete;
+  OpCallScope& operator=(const OpCallScope&) = delete;
+
+ private:
+  const bool is_outermost_;
+  const char* op_;
+  const void* site_;
+};
+
+}  // namespace grapnel::base
+
 #define GRAPNEL_CALL_SITE \
-  const ::grapnel::base::CallSiteScope call_site_scope(__builtin_return_address(0))
+  const ::grapnel::base::OpCallScope call_site_scope(__builtin_return_address(0), __PRETTY_FUNCTION__)
