@@ -36,7 +36,7 @@ thread_local Graveyard graveyard;
 Node::Node(Kind kind)
     : accumulate_(kind == Kind::accumulate),
       sequence_nr_(accumulate_ ? UINT64_MAX : next_sequence_nr()),
-      site_(base::current_call_site()) {
+      site_(base::users_call_site()) {
   if (AnomalyMode::is_enabled()) [[unlikely]] {
     anomaly_ = std::make_unique<AnomalyTrace>();
     anomaly_->parent = NodePtr(engine::current_node());

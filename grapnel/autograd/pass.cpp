@@ -44,7 +44,7 @@ variable_list Pass::run() {
   const Autocast as_recorded(kFloat32);  // See Note [What autocast casts] in ops/autocast.h.
   // What runs below is the user's (hooks, callbacks), or has the place of the node whose formula it
   // is.
-  const base::ModuleCallSite user(nullptr, /*users=*/true);
+  const base::HookCodeScope user;
   try {
     engine::PassRunner* const runner = record::active() ? nullptr : thread_state.runner;
     if (runner) runner->run([this] { walk_graph(); });

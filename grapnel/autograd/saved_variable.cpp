@@ -5,7 +5,6 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/meta.h"
 #include "grapnel/base/context.h"
-#include "grapnel/base/source_site.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel {
@@ -73,7 +72,7 @@ void SavedVariable::pack(const Tensor& argument, SavedTensorHookPair hooks) {
   const uint32_t before = argument._version();
   {
     NoGradGuard no_grad;
-    base::UserCodeScope user;
+    const base::HookCodeScope user;
     try {
       packed->value = packed->hooks.pack(argument);
     } catch (...) {
@@ -156,7 +155,7 @@ Tensor SavedVariable::read(const Node& owner) const {
   Tensor t;
   record::before_user_code();
   {
-    base::UserCodeScope user;
+    const base::HookCodeScope user;
     try {
       t = packed_->hooks.unpack(packed_->value);
     } catch (...) {

@@ -15,6 +15,7 @@ namespace base {
 
 constinit thread_local Context* Context::innermost_ [[gnu::tls_model("initial-exec")]] = nullptr;
 constinit thread_local const char* called_op [[gnu::tls_model("initial-exec")]] = nullptr;
+constinit thread_local const void* module_site [[gnu::tls_model("initial-exec")]] = nullptr;
 
 namespace {
 
@@ -122,8 +123,6 @@ void append_note(std::string& text, const std::string& line) {
 
 }  // namespace
 
-std::string_view name_of_called_op() { return call_site != nullptr ? name_in(called_op) : ""; }
-
 std::string_view without_places(std::string_view message) {
   return message.substr(0, std::min(message.find(kAt), message.find(kIn)));
 }
@@ -131,7 +130,7 @@ std::string_view without_places(std::string_view message) {
 std::string_view message_of(const Error& error) { return without_places(error.what()); }
 
 std::string with_place(const std::string& message) {
-  return by_name(name_of_called_op(), message) + place_line(describe_caller(), current_module());
+  return by_name(name_in(called_op), message) + place_line(describe_caller(), current_module());
 }
 
 void set_place(Error& error, const void* site, const char* op, const Remembered* context) {

@@ -1,7 +1,8 @@
 /// What the library is doing on a thread, for messages: the op that was called, the module that is
 /// being called, the hook that runs.
 ///
-/// Note [Places in messages]. `fail` ends its message with lines that say where it happened:
+/// Note [Places in messages]
+/// `fail` ends its message with lines that say where it happened:
 ///
 ///   linear: the last dimension of x must be 9 (weight is [4, 9]), x is [2, 8].
 ///     at train.cpp:42 (train_step()), in blocks.3.fc of Net
@@ -18,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "grapnel/base/source_site.h"
 
@@ -63,29 +65,42 @@ class Context {
   const Kind kind_;
 };
 
-/// __PRETTY_FUNCTION__ of the outermost op function that runs; valid while there is a call site.
+/// __PRETTY_FUNCTION__ of the outermost op function that runs, or null.
 extern constinit thread_local const char* called_op [[gnu::tls_model("initial-exec")]];
-/// "cross_entropy", or nothing.
-std::string_view name_of_called_op();
+/// Where the user called the outermost module of the library's that runs, or null.
+extern constinit thread_local const void* module_site [[gnu::tls_model("initial-exec")]];
 
-/// A user's call of a module: what is called inside has the same place, unless it is the user's.
+/// The address that the user's call returns to: of the module that makes the op's, or of the op.
+inline const void* users_call_site() noexcept { return module_site ? module_site : call_site; }
+
+/// A call of a module: what the library does inside has the place of the call, and what the user's
+/// own forward does has places of its own.
 class ModuleCallSite {
  public:
-  ModuleCallSite(const void* return_address, bool users) noexcept : site_(call_site), op_(called_op) {
-    if (users) call_site = nullptr;
-    else if (call_site == nullptr) call_site = return_address;
-    called_op = nullptr;
+  ModuleCallSite(const void* return_address, bool users) noexcept : outer_(module_site) {
+    if (users) module_site = nullptr;
+    else if (outer_ == nullptr) module_site = return_address;
   }
-  ~ModuleCallSite() {
-    call_site = site_;
-    called_op = op_;
-  }
+  ~ModuleCallSite() { module_site = outer_; }
   ModuleCallSite(const ModuleCallSite&) = delete;
   ModuleCallSite& operator=(const ModuleCallSite&) = delete;
 
  private:
-  const void* const site_;
-  const char* const op_;
+  const void* const outer_;
+};
+
+/// Put it around code of the user that the library calls in the middle of its own: a hook.
+class HookCodeScope {
+ public:
+  HookCodeScope() noexcept = default;
+  ~HookCodeScope() { called_op = op_; }
+  HookCodeScope(const HookCodeScope&) = delete;
+  HookCodeScope& operator=(const HookCodeScope&) = delete;
+
+ private:
+  const char* const op_ = std::exchange(called_op, nullptr);
+  const UserCodeScope site_{};
+  const ModuleCallSite module_{nullptr, /*users=*/true};
 };
 
 // --- what a message ends with ---

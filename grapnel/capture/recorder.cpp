@@ -8,7 +8,7 @@
 #include <new>
 #include <utility>
 
-#include "grapnel/base/source_site.h"
+#include "grapnel/base/context.h"
 #include "grapnel/capture/key.h"
 #include "grapnel/ops/on_failure.h"
 
@@ -318,7 +318,7 @@ uint32_t Recorder::place_of(base::Context& context) {
   const uint32_t kept_attrs = write_attrs(op, attrs);
   Instruction& call = *new (trace_.calls.extend(1)) Instruction{
       .op = &op,
-      .site = base::current_call_site(),
+      .site = base::users_call_site(),
       .called = base::called_op,
       .operands = static_cast<uint32_t>(trace_.ids.size() - inputs - outputs),
       .attrs = kept_attrs,
@@ -487,7 +487,7 @@ void Recorder::flush() {
 
 void Recorder::flush_for(const char* what) {
   if (trace_.empty()) return;
-  sink_.on_break({str(what, " reads a value"), base::current_call_site()}, trace_);
+  sink_.on_break({str(what, " reads a value"), base::users_call_site()}, trace_);
   flush();
 }
 

@@ -91,7 +91,7 @@ namespace {
 /// Runs a hook of the module. What goes wrong in it is told with the hook's name.
 template <class Entry, class Run>
 decltype(auto) as_hook(const Entry& e, HookKind kind, const Module& module, Run&& run) {
-  const base::UserCodeScope user;
+  const base::HookCodeScope user;
   try {
     return run();
   } catch (...) {

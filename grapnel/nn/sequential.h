@@ -26,7 +26,7 @@ class FunctionalImpl : public Cloneable<FunctionalImpl> {
   void reset() override {}
   void pretty_print(std::ostream& stream) const override { stream << "grapnel::nn::Functional()"; }
   Tensor forward(Tensor input) {
-    const base::UserCodeScope user;
+    const base::HookCodeScope user;
     return function_(std::move(input));
   }
 

@@ -13,25 +13,21 @@ class OpCallScope {
   /// The name also keeps functions apart that are equal otherwise: a compiler that folds them makes
   /// one call the other, which would then return into the library.
   OpCallScope(const void* return_address, const char* pretty_function) noexcept
-      : is_outermost_(called_op == nullptr || call_site == nullptr) {
+      : is_outermost_(call_site == nullptr) {
     if (!is_outermost_) return;
-    op_ = called_op;
-    site_ = call_site;
+    call_site = return_address;
     called_op = pretty_function;
-    if (site_ == nullptr) call_site = return_address;
   }
   ~OpCallScope() {
     if (!is_outermost_) return;
-    called_op = op_;
-    call_site = site_;
+    called_op = nullptr;
+    call_site = nullptr;
   }
   OpCallScope(const OpCallScope&) = delete;
   OpCallScope& operator=(const OpCallScope&) = delete;
 
  private:
   const bool is_outermost_;
-  const char* op_;
-  const void* site_;
 };
 
 }  // namespace grapnel::base
