@@ -1,12 +1,14 @@
 /// grapnel: trains models, draws their graphs, and makes pages of what happened. Start reading at
 /// commands.h.
 #include <cstdio>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "command/commands.h"
 #include "command/stop.h"
 #include "command/version.h"
+#include "grapnel/base/context.h"
 #include "grapnel/base/log.h"
 
 namespace {
@@ -50,6 +52,7 @@ int main(int argc, char** argv) try {
   return 2;
 } catch (const std::exception& e) {
   std::fflush(stdout);
-  std::fprintf(stderr, "grapnel: %s\n", e.what());
+  std::fprintf(stderr, "grapnel: %s\n",
+               std::string(grapnel::base::without_places(e.what())).c_str());
   return 1;
 }

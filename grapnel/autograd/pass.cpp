@@ -164,8 +164,8 @@ Grads Pass::run_formula(Node& node, const Grads& grads) {
 
 /// Tells the exception in whose backward it was thrown.
 void Pass::note_formula(const Node& node) const {
-  base::note(str("in the backward of ", base::short_type_name(node.name()), ", called at ", node.where(), ", node ",
-                 nodes_.find(&node) + 1, " of ", states_.size()));
+  base::note(str("in the backward of ", base::short_type_name(node.name()), ", called at ",
+                 node.where(), ", node ", nodes_.find(&node) + 1, " of ", states_.size()));
 }
 
 void Pass::check_outputs(const Node& node, const Grads& outputs) const {

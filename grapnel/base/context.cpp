@@ -28,8 +28,8 @@ bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/// "cross_entropy" of "grapnel::Tensor grapnel::cross_entropy(const grapnel::Tensor&, ...)"; nothing
-/// for operators, whose ops have names of their own.
+/// "cross_entropy" of "grapnel::Tensor grapnel::cross_entropy(const grapnel::Tensor&, ...)";
+/// nothing for operators, whose ops have names of their own.
 std::string_view name_in(const char* pretty_function) {
   if (pretty_function == nullptr) return {};
   const std::string_view all = pretty_function;
@@ -130,7 +130,9 @@ std::string_view without_places(std::string_view message) {
 std::string_view message_of(const Error& error) { return without_places(error.what()); }
 
 std::string with_place(const std::string& message) {
-  return by_name(name_in(called_op), message) + place_line(describe_caller(), current_module());
+  const std::string where = describe_failure();
+  if (where.empty()) return by_name(name_in(called_op), message);
+  return by_name(name_in(called_op), message) + place_line(where, current_module());
 }
 
 void set_place(Error& error, const void* site, const char* op, const Remembered* context) {

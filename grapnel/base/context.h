@@ -8,9 +8,9 @@
 ///     at train.cpp:42 (train_step()), in blocks.3.fc of Net
 ///     in the tensor hook 'clip' registered at train.cpp:12, at mul, called at net.cpp:7 (f())
 ///
-/// They are put together when something fails, from the stack and from what stands here; a call that
-/// succeeds pays for a few stores. A hook, or a node's backward, adds its line while the exception
-/// passes: an Error in place, so that its type stays; see `explain` for exceptions of other types.
+/// They are put together when something fails, from the stack and from what stands here; a call
+/// that succeeds pays for a few stores. A hook, or a node's backward, adds its line while the
+/// exception passes: an Error in place, so that its type stays; see `explain` for other exceptions.
 /// Work that is recorded and done later remembers its places: see capture::Trace.
 #pragma once
 

@@ -105,8 +105,9 @@ class Parts {
 }  // namespace
 
 std::string shorten(std::string_view name, bool is_function) {
-  // "f() [clone .cold]" and its like.
+  // "f() [clone .cold]" and its like, which is "main.cold" in C.
   if (const size_t clone = name.find(" [clone"); clone != name.npos) name = name.substr(0, clone);
+  if (name.ends_with(".cold")) name.remove_suffix(5);
   std::vector<std::string> parts = Parts(name).parts;
   bool lambda = false;
   for (size_t i = 0; i < parts.size(); ++i) {

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 
@@ -39,12 +40,16 @@ std::string_view source_root() {
   return here.ends_with(tail) ? here.substr(0, here.size() - tail.size()) : here;
 }
 
+/// Named like a source of the library, wherever it lies.
+bool looks_librarys(std::string_view file) {
+  const size_t at = file.rfind("/grapnel/");
+  return at != file.npos && begins_with_a_folder(file.substr(at + 9));
+}
 /// A source of the library, or one of its headers, which may be installed anywhere.
 bool is_librarys(std::string_view file) {
   if (file.starts_with(source_root()) && begins_with_a_folder(file.substr(source_root().size())))
     return true;
-  const size_t at = file.rfind("/grapnel/");
-  return at != file.npos && file.ends_with(".h") && begins_with_a_folder(file.substr(at + 9));
+  return file.ends_with(".h") && looks_librarys(file);
 }
 bool is_outside(std::string_view file) {
   return !is_librarys(file) && file.find("/include/c++/") == file.npos;
@@ -52,7 +57,8 @@ bool is_outside(std::string_view file) {
 
 /// For code without lines: what its mangled name tells.
 bool is_users_symbol(std::string_view symbol) {
-  for (const std::string_view prefix : {"_ZN7grapnel", "_ZNK7grapnel", "_ZNSt", "_ZNKSt", "_ZSt"})
+  for (const std::string_view prefix : {"_ZN7grapnel", "_ZNK7grapnel", "_ZZN7grapnel",
+                                        "_ZZNK7grapnel", "_ZNSt", "_ZNKSt", "_ZSt"})
     if (symbol.starts_with(prefix)) return false;
   return symbol != "_start";
 }
@@ -66,7 +72,9 @@ bool is_users_module(std::string_view path) {
 }
 
 std::string in_module(const char* symbol, uint64_t offset, const char* module) {
-  return str(short_function_name(symbol), "+0x", std::hex, offset, " in ", module);
+  const bool mangled = std::string_view(symbol).starts_with("_Z");
+  return str(mangled ? short_function_name(symbol) : symbol, "+0x", std::hex, offset, " in ",
+             module);
 }
 
 // What the dynamic loader knows: exported symbols, even if the files are gone or cannot be read.
@@ -80,9 +88,27 @@ std::string describe_by_loader(uintptr_t return_address) {
                    info.dli_fname);
 }
 
+/// What only carries a failure out: it is its caller who fails.
+bool is_messenger(std::string_view file) {
+  for (const std::string_view name : {"base/error.h", "base/error.cpp", "base/context.cpp",
+                                      "base/symbolizer.cpp"})
+    if (file.ends_with(name)) return is_librarys(file) || looks_librarys(file);
+  return false;
+}
+bool is_messengers_symbol(std::string_view symbol) {
+  for (const std::string_view prefix : {"_ZN7grapnel4fail", "_ZN7grapnel4base11throw_error",
+                                        "_ZN7grapnel4base10with_place",
+                                        "_ZN7grapnel4base12_GLOBAL__N_114describe_stack",
+                                        "_ZN7grapnel4base16describe_failure"})
+    if (symbol.starts_with(prefix)) return true;
+  return false;
+}
+
 /// What is known of the code at an address.
 struct Place {
-  bool outside = false;  ///< some of it is not the library's
+  bool outside = false;    ///< some of it is not the library's
+  bool messenger = false;  ///< it is not the one who fails
+  bool own = false;        ///< if it fails, that is the user's own
   std::string text;
 };
 
@@ -96,15 +122,15 @@ class Symbolizer {
     if (known.empty()) known = look_up(reinterpret_cast<uintptr_t>(return_address), false).text;
     return known;
   }
-  std::string first_outside(std::span<const void* const> addresses) {
+  std::string first_outside(std::span<const void* const> addresses, bool unless_own) {
     const std::lock_guard lock(mutex_);
     for (const void* const address : addresses) {
-      const auto [known, fresh] = outside_.try_emplace(address);
-      if (fresh) {
-        Place place = look_up(reinterpret_cast<uintptr_t>(address), true);
-        if (place.outside) known->second = std::move(place.text);
-      }
-      if (!known->second.empty()) return known->second;
+      const auto [known, fresh] = places_.try_emplace(address);
+      Place& place = known->second;
+      if (fresh) place = look_up(reinterpret_cast<uintptr_t>(address), true);
+      if (unless_own && place.own) return {};
+      unless_own = unless_own && place.messenger;
+      if (place.outside) return place.text;
     }
     return {};
   }
@@ -115,14 +141,14 @@ class Symbolizer {
     // The call ends where it returns to, and the byte before still belongs to its line.
     const uintptr_t call = return_address - 1;
     Dwfl_Module* const module = module_of(call);
-    if (module == nullptr) return {false, describe_by_loader(return_address)};
+    if (module == nullptr) return {.text = describe_by_loader(return_address)};
     Dwarf_Addr bias = 0;
     Dwarf_Die* const unit = unit_of(module, call, &bias);
     if (unit != nullptr) {
       // In a source of the library there is nothing of the user's, whatever was inlined.
       const char* const source = ::dwarf_diename(unit);
-      const bool librarys = source != nullptr && is_librarys(source);
-      if (librarys && outside_only) return {};
+      const bool librarys = source != nullptr && is_library_unit(module, source, call);
+      if (librarys && outside_only) return {.messenger = is_messenger(source), .text = {}};
       if (Place place = by_lines(unit, call - bias, librarys); !place.text.empty()) {
         if (place.text.find(" (") == std::string::npos)
           if (const char* const name = ::dwfl_module_addrname(module, call))
@@ -134,9 +160,18 @@ class Symbolizer {
     GElf_Sym symbol = {};
     const char* const name =
         ::dwfl_module_addrinfo(module, call, &offset, &symbol, nullptr, nullptr, nullptr);
-    if (name == nullptr) return {false, describe_by_loader(return_address)};
+    if (name == nullptr) return {.text = describe_by_loader(return_address)};
     const char* const file = module_file(module);
-    return {is_users_symbol(name) && is_users_module(file), in_module(name, offset + 1, file)};
+    const bool users = is_users_symbol(name) && is_users_module(file);
+    return {users, is_messengers_symbol(name), users, in_module(name, offset + 1, file)};
+  }
+
+  /// Objects that a compiler cache moved here name the place where they were made. There the
+  /// namespace decides.
+  static bool is_library_unit(Dwfl_Module* module, std::string_view source, uintptr_t address) {
+    if (is_librarys(source) || !looks_librarys(source)) return is_librarys(source);
+    const char* const name = ::dwfl_module_addrname(module, address);
+    return name != nullptr && !is_users_symbol(name);
   }
 
   static Dwarf_Die* unit_of(Dwfl_Module* module, uintptr_t address, Dwarf_Addr* bias) {
@@ -160,19 +195,34 @@ class Symbolizer {
                            : nullptr;
     if (file == nullptr) return {};
     std::string innermost = str(file, ":", number);
-    if (librarys) return {false, std::move(innermost)};
+    if (librarys) return {.text = std::move(innermost)};
     Dwarf_Die* found = nullptr;
     const int count = ::dwarf_getscopes(unit, address, &found);
     const std::unique_ptr<Dwarf_Die, decltype(&std::free)> scopes(found, &std::free);
-    for (int i = 0; i < count; ++i) {
-      const int tag = ::dwarf_tag(&found[i]);
-      if (tag != DW_TAG_inlined_subroutine && tag != DW_TAG_subprogram) continue;
-      if (is_outside(file))
-        return {true, tag == DW_TAG_subprogram ? str(file, ":", number)
-                                               : str(file, ":", number, function_of(&found[i]))};
-      if (tag == DW_TAG_subprogram || !call_of(unit, &found[i], &file, &number)) break;
+    bool messenger = is_messenger(file);
+    for (int i = 0; i < count && !is_outside(file); ++i) {
+      if (::dwarf_tag(&found[i]) == DW_TAG_subprogram) break;
+      if (::dwarf_tag(&found[i]) != DW_TAG_inlined_subroutine) continue;
+      if (!call_of(unit, &found[i], &file, &number)) break;
+      if (is_outside(file)) {
+        std::string text = str(file, ":", number);
+        for (int k = i + 1; k < count; ++k)
+          if (const int tag = ::dwarf_tag(&found[k]); tag == DW_TAG_inlined_subroutine) {
+            text += function_of(&found[k]);
+            break;
+          } else if (tag == DW_TAG_subprogram) {
+            break;
+          }
+        return {true, false, messenger, std::move(text)};
+      }
+      messenger = messenger && is_messenger(file);
     }
-    return {is_outside(file), is_outside(file) ? str(file, ":", number) : std::move(innermost)};
+    if (!is_outside(file)) return {.messenger = messenger, .text = std::move(innermost)};
+    for (int i = 0; i < count; ++i)
+      if (const int tag = ::dwarf_tag(&found[i]); tag == DW_TAG_inlined_subroutine)
+        return {true, false, true, innermost + function_of(&found[i])};
+      else if (tag == DW_TAG_subprogram) break;
+    return {true, false, true, std::move(innermost)};
   }
 
   /// The place where an inlined function was called.
@@ -229,7 +279,8 @@ class Symbolizer {
                                      .debuginfo_path = &debug_path_};
   std::mutex mutex_;
   Dwfl* session_ = nullptr;
-  std::unordered_map<const void*, std::string> described_, outside_;
+  std::unordered_map<const void*, std::string> described_;
+  std::unordered_map<const void*, Place> places_;
 };
 
 Symbolizer& symbolizer() {
@@ -258,14 +309,15 @@ std::string describe_address(const void* return_address) {
   return symbolizer().describe(return_address);
 }
 
-std::string describe_first_outside(std::span<const void* const> return_addresses) {
-  return symbolizer().first_outside(return_addresses);
-}
-
-std::string describe_caller() {
+namespace {
+std::string describe_stack(bool unless_own) {
   Stack stack;
   ::_Unwind_Backtrace(&Stack::add, &stack);
-  return describe_first_outside({stack.addresses.data(), stack.count});
+  return symbolizer().first_outside({stack.addresses.data(), stack.count}, unless_own);
 }
+}  // namespace
+
+std::string describe_caller() { return describe_stack(false); }
+std::string describe_failure() { return describe_stack(true); }
 
 }  // namespace grapnel::base

@@ -5,7 +5,6 @@
 /// it.
 #pragma once
 
-#include <span>
 #include <string>
 
 namespace grapnel::base {
@@ -14,10 +13,10 @@ namespace grapnel::base {
 /// library's. Without debug lines "function()+0x12 in module", without symbols the address.
 std::string describe_address(const void* return_address);
 
-/// The first of the addresses, innermost first, that lies outside the library; empty if none does.
-std::string describe_first_outside(std::span<const void* const> return_addresses);
-
-/// The nearest line outside the library on this thread's stack as it is now.
+/// The nearest line outside the library on this thread's stack as it is now; empty if there is none.
 std::string describe_caller();
+/// The same for a failure; empty as well if the user's own code said so, by `check` or `fail`, and
+/// not the library.
+std::string describe_failure();
 
 }  // namespace grapnel::base

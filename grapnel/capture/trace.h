@@ -55,7 +55,7 @@ struct Instruction {
   uint32_t operands = 0;  ///< first operand in Trace::ids; the results follow them
   uint32_t attrs = 0;     ///< in Trace::attrs
   uint32_t key_end = 0;   ///< behind its words in Trace::key
-  uint32_t hook = kNone;  ///< in Trace::hooks: the hook that was running
+  uint32_t hook = kNone;   ///< in Trace::hooks: the hook that was running
   uint32_t place = kNone;  ///< in Trace::places: the module or hook that it happened in
   uint16_t inputs = 0;
   uint16_t outputs = 0;

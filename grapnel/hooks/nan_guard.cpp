@@ -79,7 +79,8 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
                const Tensor& result) override {
     if (options_.gradients)
       watch(result, "hook",
-            std::make_shared<const Place>(Place{visit::hook_at(label, kind, node), node.site(), {}}));
+            std::make_shared<const Place>(
+                Place{visit::hook_at(label, kind, node), node.site(), std::string()}));
   }
 
   std::optional<Report> find() {

@@ -4,6 +4,7 @@
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/context.h"
+#include "grapnel/base/short_name.h"
 #include "grapnel/ops/tape.h"
 
 namespace grapnel::nn {
@@ -75,7 +76,7 @@ struct BackwardCall::Record {
     try {
       return run();
     } catch (...) {
-      base::note(str("in the ", label, ", of ", name));
+      base::note(str("in the ", label, ", of ", base::short_type_name(name)));
       throw;
     }
   }

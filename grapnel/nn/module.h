@@ -218,7 +218,8 @@ class Module : public std::enable_shared_from_this<Module> {
   ModuleHooks hooks_;
   mutable base::SpinLock lock_;
   mutable std::shared_ptr<const void> lifetime_;
-  mutable std::atomic<const detail::ModulePath*> path_{nullptr};  ///< of the last call, for messages
+  /// Of the last call that was asked for it, for messages.
+  mutable std::atomic<const detail::ModulePath*> path_{nullptr};
 };
 
 /// The module and everything below it, one line each.

@@ -32,5 +32,6 @@ class OpCallScope {
 
 }  // namespace grapnel::base
 
-#define GRAPNEL_CALL_SITE \
-  const ::grapnel::base::OpCallScope call_site_scope(__builtin_return_address(0), __PRETTY_FUNCTION__)
+#define GRAPNEL_CALL_SITE                                                                \
+  const ::grapnel::base::OpCallScope call_site_scope(__builtin_return_address(0), \
+                                                     __PRETTY_FUNCTION__)

@@ -101,7 +101,7 @@ TEST_CASE("under anomaly mode a node knows its module") {
 
 TEST_CASE("an error that depends on values names line and module when a graph runs") {
   nn::Sequential net(nn::Embedding(3, 4), nn::Flatten());
-  const auto run = compile([&](Tensor i) {
+  auto run = compile([&](Tensor i) {
     return net(i).detach();
   });
   constexpr int kLine = __LINE__ - 2;
