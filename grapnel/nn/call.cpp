@@ -44,8 +44,12 @@ class ModulePath final : public base::Remembered {
   static const ModulePath* find(const CallScope& call) {
     const CallScope* const around = call_around(call);
     const ModulePath* const last = call.module_.path_.load(std::memory_order_relaxed);
-    if (last && last->outer_ == (around ? of(*around) : nullptr) && !(around && !last->outer_))
-      return last;
+    if (last && last->outer_ == (around ? of(*around) : nullptr)) {
+      // Modules of other names may have paths of the same text.
+      if (!around) return last;
+      const auto* child = around->module_.children_.find(last->name_);
+      if (child && child->get() == &call.module_) return last;
+    }
     const ModulePath* path = nullptr;
     std::string name;
     for (const CallScope* c = around; c && !path; c = call_around(*c))

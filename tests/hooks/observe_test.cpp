@@ -207,7 +207,7 @@ TEST_CASE("a NaN guard names the hook that made a NaN") {
   text = made_by([&](nn::Linear&, Tensor& y) { y.register_hook(to_nan); });
   CAPTURE(text);
   CHECK(text.find("was born in the tensor hook registered at ") != std::string::npos);
-  CHECK(text.find(", at linear, called at ") != std::string::npos);
+  CHECK(text.find(", called at ") != std::string::npos);
 
   text = made_by([&](nn::Linear&, Tensor& y) {
     y.grad_fn()->register_prehook(
