@@ -2,6 +2,7 @@
 /// commands.h.
 #include <algorithm>
 #include <cstdio>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "command/stop.h"
 #include "command/version.h"
 #include "command/words.h"
+#include "grapnel/base/context.h"
 #include "grapnel/base/log.h"
 
 namespace {
@@ -71,6 +73,7 @@ int main(int argc, char** argv) try {
   return 2;
 } catch (const std::exception& e) {
   std::fflush(stdout);
-  std::fprintf(stderr, "grapnel: %s\n", e.what());
+  std::fprintf(stderr, "grapnel: %s\n",
+               std::string(grapnel::base::without_places(e.what())).c_str());
   return 1;
 }

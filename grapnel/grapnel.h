@@ -17,6 +17,7 @@
 #include "grapnel/autograd/node.h"
 #include "grapnel/autograd/saved_variable.h"
 #include "grapnel/base/allocator.h"
+#include "grapnel/base/context.h"
 #include "grapnel/base/error.h"
 #include "grapnel/base/log.h"
 #include "grapnel/base/thread_pool.h"

@@ -8,9 +8,16 @@
 
 #include <cstdio>
 #include <optional>
+#include <string>
 #include <string_view>
 
+#include "grapnel/base/context.h"
 #include "grapnel/compile/backward.h"
+
+// CHECK_THROWS_WITH compares what a message says; where it happened has tests of its own.
+REGISTER_EXCEPTION_TRANSLATOR(const grapnel::Error& error) {
+  return doctest::String(std::string(grapnel::base::message_of(error)).c_str());
+}
 
 int main(int argc, char** argv) {
   std::optional<grapnel::CompiledBackward> scope;

@@ -3,6 +3,7 @@
 #include "grapnel/autograd/anomaly.h"
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/autograd/tape_observer.h"
 #include "grapnel/autograd/visit.h"
 #include "grapnel/ops/compiled_args.h"
 #include "grapnel/ops/factories.h"
@@ -168,12 +169,17 @@ void AccumulateGrad::run_post_accumulate_hooks() {
   if (!table) return;
   const HookTable::Reader reader(table->lists());
   for (const HookEntry& entry : reader.value().post_accumulate) {
-    {
-      const visit::RunningHook running(entry.label, HookKind::post_accumulate);
+    try {
+      const visit::RunningHook running(entry.label, HookKind::post_accumulate, this);
       auto& hook = *static_cast<PostAccumulateGradHook*>(entry.hook.get());
       if (record::active()) record_post_accumulate_hook(entry, hook);
       else hook(leaf_);
+    } catch (...) {
+      visit::note_hook(entry.label, HookKind::post_accumulate, *this);
+      throw;
     }
+    TapeObserver::notify_hook(entry.label, HookKind::post_accumulate, *this,
+                              find_meta(leaf_)->grad);
     if (AnomalyMode::should_check_nan())
       anomaly::check_hook_result(grad_now(), *this, entry.label,
                                  HookKind::post_accumulate);

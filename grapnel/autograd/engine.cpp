@@ -40,9 +40,6 @@ void journal_leaf_write(const Tensor& leaf) {
 void journal_retained(AutogradMeta& tensor) {
   if (innermost()) innermost()->journal_retained(tensor);
 }
-void mark_user_exception() {
-  if (innermost()) innermost()->user_exception = true;
-}
 std::shared_ptr<void>& pass_state(const void* key) {
   GRAPNEL_ASSERT(innermost(), "pass_state is for hooks");
   return innermost()->state(key);

@@ -51,9 +51,6 @@ Node* current_node();
 uint64_t current_pass();
 /// How many passes are under way on this thread, one inside the other.
 int current_depth();
-/// Called when code of the user throws inside a built-in node: the exception then stays exactly as
-/// it is.
-void mark_user_exception();
 /// Under StrongBackward: remembers a leaf's grad() before the pass first writes it.
 void journal_leaf_write(const Tensor& leaf);
 /// The same for what retain-grad is about to write; also in a pass of grad() that refuses unused

@@ -1,12 +1,11 @@
 #include "grapnel/autograd/function.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <mutex>
 
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/meta.h"
+#include "grapnel/base/short_name.h"
 #include "grapnel/base/source_site.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/tape.h"
@@ -29,12 +28,7 @@ bool AutogradContext::needs_input_grad(size_t i) const {
   return i < node_->num_outputs() && node_->next_edge(i);
 }
 
-std::string FunctionNode::name() const {
-  int status = 0;
-  std::unique_ptr<char, void (*)(void*)> text(
-      abi::__cxa_demangle(type_.name(), nullptr, nullptr, &status), std::free);
-  return status == 0 ? text.get() : type_.name();
-}
+std::string FunctionNode::name() const { return base::short_type_name(type_); }
 
 bool FunctionNode::connect(const variable_list& inputs, std::vector<bool> is_tensor) {
   is_tensor_ = std::move(is_tensor);

@@ -151,11 +151,13 @@ template <class T>
 class Function {
  public:
   template <class X = T, class... Args>
-  static auto apply(Args&&... args) -> decltype(X::forward(nullptr, std::forward<Args>(args)...)) {
+  [[gnu::noinline]] static auto apply(Args&&... args)
+      -> decltype(X::forward(nullptr, std::forward<Args>(args)...)) {
     variable_list inputs;
     std::vector<bool> is_tensor;
     (collect(inputs, is_tensor, args), ...);
     auto node = IntrusivePtr<FunctionNode>::adopt(new FunctionNode(typeid(T), &T::backward));
+    if (!node->site()) node->set_site(__builtin_return_address(0));
     const bool recorded = node->connect(inputs, std::move(is_tensor));
     auto result = [&] {
       ForwardScope scope;

@@ -110,7 +110,7 @@ struct CompoundCall {
   /// Gradients may not be changed; leaves, with their grad(), may.
   void operator()(const variable_list& shown, HookKind kind) const {
     const visit::RunningHook running(
-        label, kind,
+        label, kind, nullptr,
         kind == HookKind::tensor ? std::span(shown) : std::span<const Tensor>());
     fn(shown);
     running.check_unchanged();

@@ -8,6 +8,7 @@
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/graveyard.h"
 #include "grapnel/autograd/hook_table.h"
+#include "grapnel/base/context.h"
 #include "grapnel/base/per_thread.h"
 #include "grapnel/base/source_site.h"
 
@@ -15,6 +16,7 @@ namespace grapnel {
 
 struct Node::AnomalyTrace {
   NodePtr parent;
+  std::shared_ptr<const base::Remembered> module;  ///< that was being called
 };
 
 namespace {
@@ -71,10 +73,13 @@ void bury(void* object, void (*end)(void*) noexcept) noexcept {
 Node::Node(Kind kind)
     : accumulate_(kind == Kind::accumulate),
       sequence_nr_(accumulate_ ? UINT64_MAX : next_sequence_nr()),
-      site_(base::current_call_site()) {
+      site_(base::users_call_site()) {
   if (AnomalyMode::is_enabled()) [[unlikely]] {
     anomaly_ = std::make_unique<AnomalyTrace>();
     anomaly_->parent = NodePtr(engine::current_node());
+    if (const base::Context* c = base::Context::innermost();
+        c && c->kind() == base::Context::Kind::module)
+      anomaly_->module = c->remember();
   }
 }
 
@@ -127,8 +132,9 @@ HookHandle Node::add_post_hook(std::unique_ptr<FunctionPostHook> hook, HookOptio
 }
 
 std::string Node::where() const {
-  return site_ ? base::describe(base::SourceSite{site_})
-               : std::string("an unknown place (made by the library itself)");
+  if (!site_) return "an unknown place (made by the library itself)";
+  std::string where = base::describe(base::SourceSite{site_});
+  return anomaly_ && anomaly_->module ? where + ", " + anomaly_->module->text() : where;
 }
 
 const NodePtr& Node::parent() const {

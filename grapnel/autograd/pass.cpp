@@ -9,7 +9,9 @@
 #include "grapnel/autograd/meta.h"
 #include "grapnel/autograd/pass_failure.h"
 #include "grapnel/autograd/visit.h"
+#include "grapnel/base/context.h"
 #include "grapnel/base/log.h"
+#include "grapnel/base/short_name.h"
 #include "grapnel/base/source_site.h"
 #include "grapnel/ops/autocast.h"
 #include "grapnel/ops/compiled_args.h"
@@ -43,7 +45,7 @@ variable_list Pass::run() {
   const Autocast as_recorded(kFloat32);  // See Note [What autocast casts] in ops/autocast.h.
   // What runs below is the user's (hooks, callbacks), or has the place of the node whose formula it
   // is.
-  base::UserCodeScope user;
+  const base::HookCodeScope user;
   try {
     engine::PassRunner* const runner = record::active() ? nullptr : thread_state.runner;
     if (runner) runner->run([this] { walk_graph(); });
@@ -154,7 +156,11 @@ Grads Pass::run_formula(Node& node, const Grads& grads) {
     const Grads*& given;
     ~Leave() { given = nullptr; }
   } leave{in_formula};
-  if (node.is_user_code()) {
+  try {
+    if (!node.is_user_code()) {
+      base::CallSiteScope library(node.site());
+      return node.apply(grads);
+    }
     record::before_user_code();
     const uint32_t writes = visit::writes_to(grads);
     Grads outputs;
@@ -169,15 +175,16 @@ Grads Pass::run_formula(Node& node, const Grads& grads) {
            ") changed a gradient that it was given in place. Its memory may be that of other "
            "gradients; return a new tensor instead.");
     return outputs;
+  } catch (...) {
+    note_formula(node);
+    throw;
   }
-  base::CallSiteScope library(node.site());
-  try {
-    return node.apply(grads);
-  } catch (const Error& e) {
-    if (user_exception) throw;
-    throw Error(str(e.what(), "\n(in the backward of ", node.name(), ", node ",
-                    nodes_.find(&node) + 1, " of ", states_.size(), ")"));
-  }
+}
+
+/// Tells the exception in whose backward it was thrown.
+void Pass::note_formula(const Node& node) const {
+  base::note(str("in the backward of ", base::short_type_name(node.name()), ", called at ",
+                 node.where(), ", node ", nodes_.find(&node) + 1, " of ", states_.size()));
 }
 
 void Pass::check_outputs(const Node& node, const Grads& outputs) const {

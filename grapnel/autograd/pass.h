@@ -31,7 +31,6 @@ class Pass {
 
   Node* current = nullptr;
   const Grads* in_formula = nullptr;  ///< what the formula of `current` is given, while it runs
-  bool user_exception = false;
 
   Pass* outer() const { return outer_; }
   uint64_t id() const { return id_; }
@@ -110,6 +109,7 @@ class Pass {
   void check_outputs(const Node& node, const Grads& outputs) const;
   void take_wanted(size_t index, const Grads& grads);
   bool is_callers_seed(const Tensor& grad) const;
+  void note_formula(const Node& node) const;
   void report_anomaly() const;
   void roll_back();
 

@@ -5,8 +5,8 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/meta.h"
 #include "grapnel/autograd/visit.h"
+#include "grapnel/base/context.h"
 #include "grapnel/base/per_thread.h"
-#include "grapnel/base/source_site.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel {
@@ -88,8 +88,13 @@ void SavedVariable::pack(const Tensor& argument, SavedTensorHookPair hooks) {
   const uint32_t before = argument._version();
   {
     NoGradGuard no_grad;
-    base::UserCodeScope user;
-    packed->value = packed->hooks.pack(argument);
+    const base::HookCodeScope user;
+    try {
+      packed->value = packed->hooks.pack(argument);
+    } catch (...) {
+      base::note(str("in the pack hook of a saved tensor of shape ", argument.shape()));
+      throw;
+    }
   }
   check(argument._version() == before,
         "a pack hook changed its argument in place. The tensor is still in use by the forward "
@@ -178,11 +183,11 @@ Tensor SavedVariable::read(const Node& owner) const {
   const Grads* const shown = visit::grads_of_formula();
   const uint32_t writes = shown ? visit::writes_to(*shown) : 0;
   {
-    base::UserCodeScope user;
+    const base::HookCodeScope user;
     try {
       t = packed_->hooks.unpack(packed_->value);
     } catch (...) {
-      engine::mark_user_exception();
+      base::note(str("in the unpack hook of a value saved by ", owner.name()));
       throw;
     }
   }

@@ -16,6 +16,9 @@ class TapeObserver {
   virtual ~TapeObserver() = default;
   /// What the observer computes itself is not observed.
   virtual void on_op(Node& node, std::span<const Tensor> outputs) = 0;
+  /// A hook at this node returned `result`, or left it in grad() of a leaf.
+  virtual void on_hook(const HookLabel& /*label*/, HookKind /*kind*/, const Node& /*node*/,
+                       const Tensor& /*result*/) {}
 
   /// From now on the observer is told about this thread's ops, after those that were added before,
   /// for as long as it lives.
@@ -24,6 +27,12 @@ class TapeObserver {
   static void notify(Node& node, std::span<const Tensor> outputs) {
     if (current_) [[unlikely]]
       tell(node, outputs);
+  }
+  /// The same price for every hook that returned something.
+  static void notify_hook(const HookLabel& label, HookKind kind, const Node& node,
+                          const Tensor& result) {
+    if (current_) [[unlikely]]
+      tell_hook(label, kind, node, result);
   }
 
  private:
@@ -45,7 +54,11 @@ class TapeObserver {
   };
 
  private:
+  template <class Tell>
+  static void tell_all(Tell&& tell_one);
   static void tell(Node& node, std::span<const Tensor> outputs);
+  static void tell_hook(const HookLabel& label, HookKind kind, const Node& node,
+                        const Tensor& result);
   /// Of this thread; null if there are none.
   static inline constinit thread_local List* current_ = nullptr;
 };

@@ -4,6 +4,9 @@
 #include "grapnel/autograd/anomaly.h"
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/meta.h"
+#include "grapnel/autograd/tape_observer.h"
+#include "grapnel/base/short_name.h"
+#include "grapnel/base/source_site.h"
 #include "grapnel/ops/compiled_args.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/opaque_arguments.h"
@@ -16,24 +19,76 @@ std::string record::who_looks_at(const Tensor& t) { return visit::RunningHook::w
 
 namespace visit {
 
+std::string RunningHook::describe() {
+  for (const Context* c = innermost(); c; c = c->outer())
+    if (c->kind() == Kind::hook) {
+      const auto& hook = static_cast<const RunningHook&>(*c);
+      return str(grapnel::describe(hook.label_, hook.hook_));
+    }
+  return {};
+}
+
 namespace {
-constinit thread_local const RunningHook* running_hook = nullptr;
+
+/// Where a hook fired. Nothing is put together before it is printed.
+class HookPlace final : public base::Remembered {
+ public:
+  HookPlace(HookLabel label, HookKind kind, const Node* node)
+      : label_(std::move(label)),
+        kind_(kind),
+        is_leaf_(node && node->is_accumulate()),
+        site_(!node || is_leaf_ ? nullptr : node->site()) {
+    if (is_leaf_) {
+      const Tensor& leaf = static_cast<const AccumulateGrad*>(node)->leaf();
+      name_ = leaf.name();
+      shape_ = leaf.shape();
+    } else if (node) {
+      name_ = base::short_type_name(node->name());
+    }
+  }
+  std::string hook() const {
+    const std::string begin = str("in the ", describe(label_, kind_));
+    if (!is_leaf_) return name_.empty() ? begin : str(begin, ", at ", name_);
+    return str(begin, ", at the leaf ", name_.empty() ? "" : "'" + name_ + "' ", "of shape ", shape_);
+  }
+  std::string text() const override {
+    return site_ ? str(hook(), ", called at ", base::describe({site_})) : hook();
+  }
+
+ private:
+  const HookLabel label_;
+  const HookKind kind_;
+  const bool is_leaf_;
+  const void* const site_;
+  std::string name_;
+  Shape shape_;
+};
+
 }  // namespace
 
-const RunningHook* RunningHook::enter(const RunningHook* hook) {
-  return std::exchange(running_hook, hook);
+std::shared_ptr<const base::Remembered> RunningHook::remember() const {
+  return std::make_shared<HookPlace>(label_, hook_, node_);
 }
-RunningHook::~RunningHook() { running_hook = outer_; }
-std::string RunningHook::describe() {
-  return running_hook ? str(grapnel::describe(running_hook->label_, running_hook->kind_))
-                      : std::string();
+
+std::string hook_at(const HookLabel& label, HookKind kind, const Node& node) {
+  return HookPlace(label, kind, &node).hook();
+}
+
+void note_hook(const HookLabel& label, HookKind kind, const Node& node) noexcept {
+  try {
+    base::note(HookPlace(label, kind, &node).text());
+  } catch (...) {
+  }
 }
 std::string RunningHook::who_looks_at(const Tensor& t) {
   if (!t.defined()) return {};
-  for (const RunningHook* hook = running_hook; hook; hook = hook->outer_)
-    for (const TensorImpl* shown : hook->shown_)
+  for (const Context* c = innermost(); c; c = c->outer()) {
+    if (c->kind() != Kind::hook) continue;
+    const auto& hook = static_cast<const RunningHook&>(*c);
+    for (const TensorImpl* shown : hook.shown_)
       if (shown->storage == t.impl().storage)
-        return str(grapnel::describe(hook->label_, hook->kind_));
+        return str(grapnel::describe(hook.label_, hook.hook_));
+  }
   return {};
 }
 
@@ -61,6 +116,7 @@ void take_list(Grads& current, variable_list& result, const HookLabel& label, Ho
   for (size_t i = 0; i < result.size(); ++i) {
     if (result[i].defined() && !result[i].is_same(current[i])) {
       check_replacement(current[i], result[i], label, kind);
+      TapeObserver::notify_hook(label, kind, node, result[i]);
       if (AnomalyMode::should_check_nan()) [[unlikely]]
         anomaly::check_hook_result(result[i], node, label, kind);
     }
@@ -95,6 +151,7 @@ void fail_written(const HookLabel& label, HookKind kind) {
 void take(Tensor& grad, Tensor& result, const HookContext& told) {
   check_replacement(grad, result, *told.label, HookKind::tensor);
   grad = std::move(result);
+  TapeObserver::notify_hook(*told.label, HookKind::tensor, *told.node, grad);
   if (AnomalyMode::should_check_nan()) [[unlikely]]
     anomaly::check_hook_result(grad, *told.node, *told.label, HookKind::tensor);
 }
@@ -123,13 +180,16 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
     for (const HookEntry& entry : hooks) {
       told.label = &entry.label;
       Tensor result;
-      {
-        const RunningHook running(entry.label, HookKind::tensor, grad);
+      try {
+        const RunningHook running(entry.label, HookKind::tensor, told.node, grad);
         auto call = [&] { return static_cast<TensorHook*>(entry.hook.get())->call(grad, told); };
         result = record::active() ? std::move(call_hook(entry, HookKind::tensor, {grad},
                                                         [&] { return variable_list{call()}; })[0])
                                   : call();
         running.check_unchanged();
+      } catch (...) {
+        note_hook(entry.label, HookKind::tensor, *told.node);
+        throw;
       }
       if (result.defined() && !result.is_same(grad)) take(grad, result, told);
     }
@@ -157,12 +217,15 @@ void run_pre_hooks(Node& node, const HookTable& table, Grads& grads) {
   for (const HookEntry& entry : reader.value().pre) {
     const variable_list argument = to_list(grads);
     ListHookResult result;
-    {
-      const RunningHook running(entry.label, HookKind::node_pre, argument);
+    try {
+      const RunningHook running(entry.label, HookKind::node_pre, &node, argument);
       result = call_list_hook(entry, HookKind::node_pre, argument, [&] {
         return static_cast<NodePreHook*>(entry.hook.get())->call(argument);
       });
       running.check_unchanged();
+    } catch (...) {
+      note_hook(entry.label, HookKind::node_pre, node);
+      throw;
     }
     if (result) take_list(grads, *result, entry.label, HookKind::node_pre, node);
   }
@@ -177,9 +240,9 @@ void run_post_hooks(Node& node, const HookTable& table, Grads& grad_inputs,
                        consumed[0].is_same(static_cast<AccumulateGrad&>(node).leaf().grad());
   for (const HookEntry& entry : reader.value().post) {
     ListHookResult result;
-    {
+    try {
       const variable_list produced = to_list(grad_inputs);
-      const RunningHook running(entry.label, HookKind::node_post, produced,
+      const RunningHook running(entry.label, HookKind::node_post, &node, produced,
                                 is_grad ? std::span<const Tensor>() : std::span(consumed));
       variable_list both = produced;
       both.insert(both.end(), consumed.begin(), consumed.end());
@@ -187,6 +250,9 @@ void run_post_hooks(Node& node, const HookTable& table, Grads& grad_inputs,
         return static_cast<NodePostHook*>(entry.hook.get())->call(produced, consumed);
       });
       running.check_unchanged();
+    } catch (...) {
+      note_hook(entry.label, HookKind::node_post, node);
+      throw;
     }
     if (result) take_list(grad_inputs, *result, entry.label, HookKind::node_post, node);
   }

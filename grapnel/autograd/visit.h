@@ -18,6 +18,7 @@
 
 #include "grapnel/autograd/hook_table.h"
 #include "grapnel/autograd/node.h"
+#include "grapnel/base/context.h"
 
 namespace grapnel {
 
@@ -43,27 +44,27 @@ uint32_t writes_to(const List& grads) {
 
 /// Stands around every call of a hook: says which one runs, for messages about what it does, and
 /// sees to it that the gradients it is shown stay as they are.
-class RunningHook {
+class RunningHook final : public base::Context {
  public:
-  /// `shown` are tensors and lists of them, which outlive this.
+  /// At `node`; null for a hook on several tensors, which runs inside one of its parts. `shown` are
+  /// tensors and lists of them, which outlive this.
   template <class... Shown>
-  RunningHook(const HookLabel& label, HookKind kind, const Shown&... shown)
-      : label_(label), kind_(kind), outer_(enter(this)) {
+  RunningHook(const HookLabel& label, HookKind kind, const Node* node, const Shown&... shown)
+      : Context(Kind::hook), label_(label), hook_(kind), node_(node) {
     (show(shown), ...);
     writes_ = writes();
   }
-  ~RunningHook();
-  RunningHook(const RunningHook&) = delete;
-  RunningHook& operator=(const RunningHook&) = delete;
+  ~RunningHook() = default;
   /// After the call: fails if the hook wrote to what it was shown.
   void check_unchanged() const {
     if (writes() != writes_) [[unlikely]]
-      fail_written(label_, kind_);
+      fail_written(label_, hook_);
   }
   /// The innermost one of this thread; empty when none runs.
   static std::string describe();
   /// Who of this thread is being shown the memory of `t`, and may not write to it; empty for none.
   static std::string who_looks_at(const Tensor& t);
+  std::shared_ptr<const base::Remembered> remember() const override;
 
  private:
   static const RunningHook* enter(const RunningHook* hook);
@@ -82,14 +83,19 @@ class RunningHook {
   }
 
   const HookLabel& label_;
-  const HookKind kind_;
-  const RunningHook* const outer_;
+  const HookKind hook_;
+  const Node* const node_;
   SmallVector<const TensorImpl*, 4> shown_;
   uint32_t writes_ = 0;
 };
 
 /// What the formula that runs in the innermost pass of this thread was given, or null.
 const Grads* grads_of_formula();
+
+/// "in the tensor hook 'clip' registered at train.cpp:12, at mul"; of a leaf its name and shape.
+std::string hook_at(const HookLabel& label, HookKind kind, const Node& node);
+/// For catch blocks: tells the exception that it came through this hook at this node.
+void note_hook(const HookLabel& label, HookKind kind, const Node& node) noexcept;
 
 /// What a hook returns. In a recording, one that declared itself and was called before is not
 /// called again.
@@ -115,7 +121,13 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
   const HookEntry& entry = *sole->hooks.sole();
   told.label = &entry.label;
   const uint32_t writes = writes_to(*grad.impl_ptr());
-  Tensor result = static_cast<TensorHook*>(entry.hook.get())->call(grad, told);
+  Tensor result;
+  try {
+    result = static_cast<TensorHook*>(entry.hook.get())->call(grad, told);
+  } catch (...) {
+    note_hook(entry.label, HookKind::tensor, *told.node);
+    throw;
+  }
   // See Note [Looking, not writing].
   if (writes_to(*grad.impl_ptr()) != writes) [[unlikely]]
     fail_written(*told.label, HookKind::tensor);

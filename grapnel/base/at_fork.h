@@ -25,7 +25,8 @@ enum class ForkOrder : uint8_t {
   plans,         ///< ops/kernels/onednn.h
   generator,     ///< ops/generator.cpp
   ranks,         ///< dist/executor.cpp, dist/init.cpp
-  places,        ///< base/source_site.cpp
+  failures,      ///< base/context.cpp
+  places,        ///< base/symbolizer.cpp
   warnings,      ///< base/log.cpp
   small_blocks,  ///< base/pool.cpp
   memory,        ///< base/allocator.cpp

@@ -1,8 +1,17 @@
 #include "grapnel/base/error.h"
 
+#include "grapnel/base/context.h"
+
 namespace grapnel::base {
 
-void throw_error(std::string message) { throw Error(std::move(message)); }
+void throw_error(std::string message) {
+  try {
+    message = with_place(message);
+  } catch (...) {
+    // Without memory there is no place.
+  }
+  throw Error(message);
+}
 
 void throw_internal(const char* condition, const char* file, int line, std::string message) {
   throw InternalError(

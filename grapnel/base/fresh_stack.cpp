@@ -95,7 +95,7 @@ void run_on_fresh_stack(const std::function<void()>& fn) {
   leave_for(&fake, stack.bottom(), kBytes);
   swapcontext(&call.caller, &call.callee);
   arrive_from(fake, nullptr, nullptr);
-  if (call.error) std::rethrow_exception(call.error);
+  if (call.error) rethrow_here(call.error);
 }
 
 }  // namespace grapnel::base

@@ -16,6 +16,7 @@
 #endif
 
 #include "grapnel/base/at_fork.h"
+#include "grapnel/base/context.h"
 #include "grapnel/base/error.h"
 #include "grapnel/base/on_this_thread.h"
 #include "grapnel/base/threads.h"
@@ -212,7 +213,7 @@ void parallel_for(int64_t count, int64_t grain, RangeFn fn) {
 
   Job job{fn, count, grain, (count - 1) / grain + 1};
   if (!Pool::instance().run(job)) return run_inline(count, grain, fn);
-  if (job.error) std::rethrow_exception(job.error);
+  if (job.error) base::rethrow_here(job.error);
 }
 
 }  // namespace base

@@ -1,5 +1,6 @@
 #include "grapnel/capture/recorder.h"
 
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <exception>
@@ -7,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "grapnel/base/context.h"
 #include "grapnel/base/per_thread.h"
 #include "grapnel/base/source_site.h"
 #include "grapnel/capture/key.h"
@@ -27,6 +29,7 @@ void capture::Trace::clear() {
   lifted_numbers.clear();
   holds.clear();
   hooks.clear();
+  places.clear();
   walked = false;
   skipped_hooks = 0;
   key.clear();
@@ -344,6 +347,15 @@ void Recorder::name_hook(Instruction& call) {
   call.hook = static_cast<uint32_t>(trace_.hooks.size() - 1);
 }
 
+uint32_t Recorder::place_of(base::Context& context) {
+  if (context.trace != serial_) {
+    context.trace = serial_;
+    context.number = static_cast<uint32_t>(trace_.places.size());
+    trace_.places.push_back(context.remember());
+  }
+  return context.number;
+}
+
 [[gnu::always_inline]] inline void Recorder::add_call(const Op& op, size_t inputs, size_t outputs,
                                                       const void* attrs, bool inplace) {
   if (inputs + outputs > kMostIds) [[unlikely]]
@@ -351,12 +363,14 @@ void Recorder::name_hook(Instruction& call) {
   const uint32_t kept_attrs = write_attrs(op, attrs);
   Instruction& call = *new (trace_.calls.extend(1)) Instruction{
       .op = &op,
-      .site = base::current_call_site(),
+      .site = base::users_call_site(),
+      .called = base::called_op,
       .operands = static_cast<uint32_t>(trace_.ids.size() - inputs - outputs),
       .attrs = kept_attrs,
       .inputs = static_cast<uint32_t>(inputs),
       .outputs = static_cast<uint32_t>(outputs),
       .inplace = inplace};
+  if (base::Context* const context = base::Context::innermost()) call.place = place_of(*context);
   if (names_hooks_) [[unlikely]]
     name_hook(call);
   key::call(trace_, call);
@@ -497,6 +511,8 @@ void Recorder::close() {
 }
 
 void Recorder::forget() {
+  static std::atomic<uint64_t> traces{0};
+  serial_ = traces.fetch_add(1, std::memory_order_relaxed) + 1;
   trace_.clear();
   // What ops without attributes are given, so that a reference to them refers to something.
   trace_.attrs.push_back({});
@@ -533,7 +549,7 @@ void Recorder::flush() {
     try {
       throw;
     } catch (const std::exception& e) {
-      why = make_why(e.what());
+      why = make_why(base::without_places(e.what()));
     } catch (...) {
       why = make_why("its computation ended with an exception of unknown type.");
     }
@@ -547,7 +563,7 @@ void Recorder::flush() {
 
 void Recorder::flush_for(const char* what) {
   if (trace_.empty()) return;
-  sink_.on_break({str(what, " reads a value"), base::current_call_site()}, trace_);
+  sink_.on_break({str(what, " reads a value"), base::users_call_site()}, trace_);
   flush();
 }
 

@@ -105,6 +105,7 @@ class Recorder final : public PendingOwner {
   /// Appends a call whose operands are the last of Trace::ids.
   void add_call(const Op& op, size_t inputs, size_t outputs, const void* attrs, bool inplace);
   void name_hook(capture::Instruction& call);
+  uint32_t place_of(base::Context& context);
   void mark_written(const Tensor& t, capture::SlotId slot);
   /// Closes the trace and begins another; the closed one is yet to run.
   capture::Trace take(std::vector<capture::Undo>* undo = nullptr);
@@ -116,6 +117,7 @@ class Recorder final : public PendingOwner {
   capture::Trace trace_;
   capture::SlotTable outside_;
   uint64_t flushes_ = 0;
+  uint64_t serial_ = 0;  ///< of the trace; every one in the process has its own
   std::vector<StoragePtr> blobs_;  ///< borrowed memory of which the trace has a copy
   bool opaque_pending_ = false;    ///< a call of user code waits to be run
   bool has_run_ = false;

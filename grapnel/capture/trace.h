@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "grapnel/base/context.h"
 #include "grapnel/base/raw_vector.h"
 #include "grapnel/ops/op.h"
 
@@ -57,10 +58,12 @@ struct Value {
 struct Instruction {
   const Op* op = nullptr;
   const void* site = nullptr;
+  const char* called = nullptr;  ///< the op function the user called there
   uint32_t operands = 0;  ///< first operand in Trace::ids; the results follow them
   uint32_t attrs = 0;     ///< in Trace::attrs
   uint32_t key_end = 0;   ///< behind its words in Trace::key
-  uint32_t hook = kNone;  ///< in Trace::hooks: the hook that was running
+  uint32_t hook = kNone;   ///< in Trace::hooks: the hook that was running
+  uint32_t place = kNone;  ///< in Trace::places: the module or hook that it happened in
   uint32_t inputs = 0;
   uint32_t outputs = 0;
   bool inplace = false;  ///< the one output is the first input, written again
@@ -96,6 +99,7 @@ struct Trace {
   int64_t skipped_hooks = 0;  ///< declared hooks that did not have to be called
   /// What Instruction::hook refers to; names are kept only for those who ask.
   std::vector<std::string> hooks;
+  std::vector<std::shared_ptr<const base::Remembered>> places;
   Words key;  ///< see Note [Keys] in capture/recorder.h
 
   std::span<const ValueId> inputs_of(const Instruction& c) const {

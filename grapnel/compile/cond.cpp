@@ -4,6 +4,7 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/meta.h"
 #include "grapnel/autograd/saved_variable.h"
+#include "grapnel/base/context.h"
 #include "grapnel/compile/trace.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/loop_nest.h"
@@ -177,7 +178,7 @@ variable_list cond(const Tensor& pred, Branch if_true, Branch if_false,
   record::keep(branches);
   if (tracked) {
     const auto node = IntrusivePtr<CondNode>::adopt(new CondNode(branches, pred, operands));
-    node->set_site(base::current_call_site());
+    node->set_site(base::users_call_site());
     for (Tensor& t : results) set_history(t, node, node->add_slot(t));
   }
   return results;

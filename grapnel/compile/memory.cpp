@@ -1,6 +1,6 @@
 #include "grapnel/compile/memory.h"
 
-#include "grapnel/base/source_site.h"
+#include "grapnel/base/context.h"
 
 namespace grapnel::compile_detail {
 
@@ -35,9 +35,20 @@ Operands::Operands(const Trace& trace, const Instruction& call, Memory& memory, 
   for (const Tensor& t : tensors) pointers.push_back(&t);
 }
 
-void rethrow_from(const Instruction& call, const Error& error) {
-  if (call.op->effect) throw;  // most likely the user's own
-  fail(error.what(), "\nThe op was called at ", base::describe({call.site}), ".");
+void rethrow_from(const Trace& trace, const Instruction& call) {
+  const base::Remembered* const context =
+      call.place != kNone ? trace.places[call.place].get() : nullptr;
+  // Code of the user says itself where it failed.
+  if (call.op->effect) {
+    if (context && !context->is_module()) base::note(context->text());
+    throw;
+  }
+  try {
+    throw;
+  } catch (Error& error) {
+    base::set_place(error, call.site, call.called, context);
+    throw;
+  }
 }
 
 void run_call(const Trace& trace, const Instruction& call, Memory& memory) {
@@ -51,8 +62,8 @@ void run_call(const Trace& trace, const Instruction& call, Memory& memory) {
   try {
     call.op->run(*call.op, {in.pointers.data(), in.pointers.size()}, trace.attrs_of(call),
                  {outputs.data(), outputs.size()});
-  } catch (const Error& e) {
-    rethrow_from(call, e);
+  } catch (...) {
+    rethrow_from(trace, call);
   }
 }
 

@@ -38,8 +38,8 @@ struct Operands {
   SmallVector<const Tensor*, 4> pointers;
 };
 
-/// Throws what a call threw, with the place where it was called.
-[[noreturn]] void rethrow_from(const capture::Instruction& call, const Error& error);
+/// For catch blocks: throws on what a call threw, with the place where it was called.
+[[noreturn]] void rethrow_from(const capture::Trace& trace, const capture::Instruction& call);
 
 /// Computes one call with the eager kernels. Errors name the op and where it was called.
 void run_call(const capture::Trace& trace, const capture::Instruction& call, Memory& memory);

@@ -57,8 +57,8 @@ struct Product {
     try {
       form.product({in.pointers.data(), in.pointers.size()}, t.attrs_of(call),
                    result(memory.storage(slot)), done, fill);
-    } catch (const Error& e) {
-      rethrow_from(call, e);
+    } catch (...) {
+      rethrow_from(t, call);
     }
   }
 

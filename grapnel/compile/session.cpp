@@ -7,6 +7,7 @@
 
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/visit.h"
+#include "grapnel/base/context.h"
 #include "grapnel/base/log.h"
 #include "grapnel/base/source_site.h"
 #include "grapnel/capture/declared.h"
@@ -153,8 +154,9 @@ void Session::run(Trace& trace) {
       return make_executable(trace, options_);
     } catch (const std::exception& e) {
       if (options_.on_failure == OnFailure::error)
-        fail("compile: backend ", name(options_.backend), " failed: ", e.what());
-      failure = e.what();
+        fail("compile: backend ", name(options_.backend), " failed: ",
+             base::without_places(e.what()));
+      failure = base::without_places(e.what());
       fell_back = true;
       return make_op_by_op();
     }

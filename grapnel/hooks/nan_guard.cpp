@@ -9,6 +9,7 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/op_node.h"
 #include "grapnel/autograd/tape_observer.h"
+#include "grapnel/autograd/visit.h"
 #include "grapnel/base/rank.h"
 #include "grapnel/hooks/layout.h"
 #include "grapnel/ops/functions.h"
@@ -20,7 +21,9 @@ std::string NanGuard::Report::str(const std::string& rank) const {
   std::string out = "a NaN or an infinity ";
   if (phase == "parameter") out += "was in the parameter " + op + " before the step";
   else if (phase == "argument") out += "was in an argument of " + op;
-  else out += "was born in the " + phase + " of " + op + ", called at " + where;
+  else if (phase == "hook") out += "was born " + op;
+  else out += "was born in the " + phase + " of " + op;
+  if (!where.empty()) out += ", called at " + where;
   if (!layer.empty()) out += ", in layer '" + layer + "'";
   if (!rank.empty()) out += " [" + rank + "]";
   return out + ".";
@@ -74,6 +77,14 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
         /*is_tool=*/true);
   }
 
+  void on_hook(const HookLabel& label, HookKind kind, const Node& node,
+               const Tensor& result) override {
+    if (options_.gradients)
+      watch(result, "hook",
+            std::make_shared<const Place>(
+                Place{visit::hook_at(label, kind, node), node.site(), std::string()}));
+  }
+
   std::optional<Report> find() {
     std::vector<Entry> entries;
     {
@@ -86,7 +97,8 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
     for (const Entry& e : entries)
       // What is not computed in the end was not born.
       if (!record::is_lost(e.sum) && std::isnan(e.sum.item<double>()))
-        return Report{e.phase, e.place->op, base::describe({e.place->site}), e.place->layer};
+        return Report{e.phase, e.place->op, e.place->site ? base::describe({e.place->site}) : "",
+                      e.place->layer};
     return std::nullopt;
   }
   std::string rank() const {

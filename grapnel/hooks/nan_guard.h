@@ -32,9 +32,9 @@ class NanGuard {
  public:
   /// What was found, and where.
   struct Report {
-    std::string phase;  ///< "forward", "backward", "parameter" or "argument"
-    std::string op;     ///< or the name of the parameter
-    std::string where;  ///< source line
+    std::string phase;  ///< "forward", "backward", "hook", "parameter" or "argument"
+    std::string op;     ///< or the name of the parameter, or the hook and what it belongs to
+    std::string where;  ///< source line; "" for a hook of a leaf
     std::string layer;  ///< path in the model; "" for what was computed outside of it
     std::string str(const std::string& rank = {}) const;
   };

@@ -63,6 +63,7 @@ class AnyModule {
   template <class M>
   static Value call_values(Module& module, Args args, Kwargs kwargs) {
     M& typed = static_cast<M&>(module);
+    const detail::CallScope scope(module, nullptr, detail::is_users_module<M>());
     const auto forward = [&](Args& a, Kwargs& k) -> Value {
       if constexpr (detail::HasOneForward<M>) return detail::forward_any_count<M, 0>(typed, a, k);
       else if constexpr (requires { typed.any_forward(a, k); }) return typed.any_forward(a, k);

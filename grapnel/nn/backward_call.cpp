@@ -5,6 +5,8 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/hooked_views.h"
 #include "grapnel/autograd/visit.h"
+#include "grapnel/base/context.h"
+#include "grapnel/base/short_name.h"
 #include "grapnel/ops/tape.h"
 
 namespace grapnel::nn {
@@ -70,6 +72,16 @@ struct BackwardCall::Record {
           " is gone.\nMake modules with std::make_shared, so that graphs can keep them.");
     return *module;
   }
+  /// Runs a hook; what goes wrong in it is told with its name.
+  template <class Run>
+  auto as_hook(const std::string& label, Run&& run) const {
+    try {
+      return run();
+    } catch (...) {
+      base::note(str("in the ", label, ", of ", base::short_type_name(name)));
+      throw;
+    }
+  }
   PassState& state() const {
     std::shared_ptr<void>& state = engine::pass_state(this);
     if (!state) state = std::make_shared<PassState>();
@@ -91,7 +103,8 @@ struct BackwardCall::Record {
                          const variable_list& slots) const {
     if (e.stopped.load(std::memory_order_acquire)) return std::nullopt;
     const std::string label = e.describe(grapnel::name(HookKind::full_backward_pre));
-    ListHookResult result = e.hook.call(get(label), results.spread(slots));
+    ListHookResult result =
+        as_hook(label, [&] { return e.hook.call(get(label), results.spread(slots)); });
     if (!result) return std::nullopt;
     return checked(std::move(*result), results, label, "result");
   }
@@ -105,7 +118,8 @@ struct BackwardCall::Record {
     const std::string label = e.describe(grapnel::name(HookKind::full_backward));
     // The node's hook is shown `slots`; what came through the results is shown here.
     const uint32_t writes = visit::writes_to(pass.grad_output);
-    ListHookResult result = e.hook.call(get(label), arguments.spread(slots), pass.grad_output);
+    ListHookResult result = as_hook(
+        label, [&] { return e.hook.call(get(label), arguments.spread(slots), pass.grad_output); });
     if (visit::writes_to(pass.grad_output) != writes) [[unlikely]]
       visit::fail_written({e.name, e.site}, HookKind::full_backward);
     if (last && late_hooks.empty()) pass.grad_output.clear();
@@ -151,7 +165,9 @@ struct BackwardCall::Record {
       if (e->stopped.load(std::memory_order_acquire)) continue;
       const std::string label = e->describe(grapnel::name(HookKind::full_backward));
       const uint32_t writes = visit::writes_to(grad_input) + visit::writes_to(grad_output);
-      const bool returned = e->hook.call(get(label), grad_input, grad_output).has_value();
+      const bool returned = as_hook(label, [&] {
+        return e->hook.call(get(label), grad_input, grad_output).has_value();
+      });
       if (visit::writes_to(grad_input) + visit::writes_to(grad_output) != writes) [[unlikely]]
         visit::fail_written({e->name, e->site}, HookKind::full_backward);
       check(!returned, "the ", label, " of ", name,

@@ -1,15 +1,110 @@
 #include "grapnel/nn/call.h"
 
+#include <map>
+#include <mutex>
 #include <unordered_set>
 
 #include "grapnel/base/log.h"
+#include "grapnel/base/short_name.h"
+#include "grapnel/base/source_site.h"
 #include "grapnel/nn/backward_call.h"
 #include "grapnel/nn/checkpointed_call.h"
 #include "grapnel/ops/generator.h"
 
 namespace grapnel::nn::detail {
 
+// --- where a call is, for messages ---
+
+/// How modules were called: "blocks.3.fc of Net". There is one object for every path that was ever
+/// asked for, and none is deleted, since a graph that is run later may ask for its text.
+class ModulePath final : public base::Remembered {
+ public:
+  ModulePath(const ModulePath* outer, std::string name) : outer_(outer), name_(std::move(name)) {}
+
+  static const ModulePath* of(const CallScope& call) {
+    if (call.path_ == nullptr) call.path_ = find(call);
+    return call.path_;
+  }
+  bool is_module() const override { return true; }
+  std::string text() const override {
+    std::string path;
+    const ModulePath* p = this;
+    for (; p->outer_ != nullptr; p = p->outer_)
+      path = path.empty() ? p->name_ : p->name_ + "." + path;
+    return path.empty() ? "in " + p->name_ : "in " + path + " of " + p->name_;
+  }
+
+ private:
+  static const CallScope* call_around(const base::Context& c) {
+    for (const base::Context* outer = c.outer(); outer; outer = outer->outer())
+      if (outer->kind() == base::Context::Kind::module)
+        return static_cast<const CallScope*>(outer);
+    return nullptr;
+  }
+
+  static const ModulePath* find(const CallScope& call) {
+    const CallScope* const around = call_around(call);
+    const ModulePath* const last = call.module_.path_.load(std::memory_order_relaxed);
+    if (last && last->outer_ == (around ? of(*around) : nullptr)) {
+      // Modules of other names may have paths of the same text.
+      if (!around) return last;
+      const auto* child = around->module_.children_.find(last->name_);
+      if (child && child->get() == &call.module_) return last;
+    }
+    const ModulePath* path = nullptr;
+    std::string name;
+    for (const CallScope* c = around; c && !path; c = call_around(*c))
+      if (name_in(c->module_, call.module_, name)) path = only(of(*c), std::move(name));
+    if (!path) path = only(nullptr, name_of(call.module_));
+    call.module_.path_.store(path, std::memory_order_relaxed);
+    return path;
+  }
+
+  /// Whether `inner` is registered below `outer`, and how: "fc" or "blocks.3.fc".
+  static bool name_in(const Module& outer, const Module& inner, std::string& name) {
+    for (const auto& child : outer.children_)
+      if (child.value().get() == &inner) return name = child.key(), true;
+    for (const auto& child : outer.children_)
+      if (name_in(*child.value(), inner, name)) return name = child.key() + "." + name, true;
+    return false;
+  }
+
+  static std::string name_of(const Module& module) {
+    std::string name = base::short_type_name(typeid(module));
+    if (name.size() > 4 && name.ends_with("Impl")) name.resize(name.size() - 4);
+    return name;
+  }
+
+  static const ModulePath* only(const ModulePath* outer, std::string name) {
+    using Paths = std::map<std::pair<const ModulePath*, std::string>, ModulePath>;
+    static std::mutex mutex;
+    static Paths& all = *new Paths;
+    const std::lock_guard lock(mutex);
+    return &all.try_emplace({outer, name}, outer, name).first->second;
+  }
+
+  const ModulePath* const outer_;
+  const std::string name_;
+};
+
+std::shared_ptr<const base::Remembered> CallScope::remember() const {
+  return {std::shared_ptr<const void>(), ModulePath::of(*this)};
+}
+
 namespace {
+
+/// Runs a hook of the module. What goes wrong in it is told with the hook's name.
+template <class Entry, class Run>
+decltype(auto) as_hook(const Entry& e, HookKind kind, const Module& module, Run&& run) {
+  const base::HookCodeScope user;
+  try {
+    return run();
+  } catch (...) {
+    base::note(str("in the ", e.describe(grapnel::name(kind)), ", of ",
+                   base::short_type_name(typeid(module))));
+    throw;
+  }
+}
 
 /// One call under way.
 class ForwardCall {
@@ -47,12 +142,14 @@ class ForwardCall {
  private:
   void run_pre_hooks() {
     for (const auto& e : hooks_now(global_.forward_pre, module_.hooks().forward_pre))
-      e->hook.call(module_, args_, kwargs_);
+      as_hook(*e, HookKind::forward_pre, module_,
+              [&] { e->hook.call(module_, args_, kwargs_); });
   }
   void run_hooks() {
     for (const auto& e : hooks_now(global_.forward, module_.hooks().forward)) {
       if (e->hook.always_call) called_.insert(e->id);
-      e->hook.call(module_, args_, kwargs_, result_);
+      as_hook(*e, HookKind::forward, module_,
+              [&] { e->hook.call(module_, args_, kwargs_, result_); });
     }
   }
 

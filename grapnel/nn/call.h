@@ -8,16 +8,39 @@
 
 #include <concepts>
 #include <memory>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
 
+#include "grapnel/base/context.h"
 #include "grapnel/nn/module.h"
 
 namespace grapnel::nn {
 
 namespace detail {
+
+/// Whether forward of M is the user's code, which has places of its own.
+template <class M>
+constexpr bool is_users_module() {
+  return std::string_view(__PRETTY_FUNCTION__).find("M = grapnel::nn::") == std::string_view::npos;
+}
+
+/// A call under way: tells messages which module it is.
+class CallScope final : public base::Context {
+ public:
+  CallScope(const Module& module, const void* return_address, bool users) noexcept
+      : Context(Kind::module), module_(module), site_(return_address, users) {}
+  ~CallScope() = default;
+  std::shared_ptr<const base::Remembered> remember() const override;
+
+ private:
+  friend class ModulePath;
+  const Module& module_;
+  mutable const ModulePath* path_ = nullptr;
+  const base::ModuleCallSite site_;
+};
 
 using ForwardFn = std::function<Value(Args&, Kwargs&)>;
 /// One call with all its hooks.
@@ -146,21 +169,28 @@ R call_typed(M& module, A&&... args) {
   }
 }
 
+template <class M, class... A>
+auto call_from(const void* return_address, M& module, A&&... args)
+    -> std::decay_t<decltype(module.forward(std::forward<A>(args)...))> {
+  using R = std::decay_t<decltype(module.forward(std::forward<A>(args)...))>;
+  const CallScope scope(module, return_address, is_users_module<M>());
+  if (!module.has_call_hooks()) [[likely]]
+    return module.forward(std::forward<A>(args)...);
+  return call_typed<R>(module, std::forward<A>(args)...);
+}
+
 }  // namespace detail
 
 /// Calls the module: forward with hooks.
 template <std::derived_from<Module> M, class... A>
-auto call(M& module, A&&... args)
+[[gnu::noinline]] auto call(M& module, A&&... args)
     -> std::decay_t<decltype(module.forward(std::forward<A>(args)...))> {
-  using R = std::decay_t<decltype(module.forward(std::forward<A>(args)...))>;
-  if (!module.has_call_hooks()) [[likely]]
-    return module.forward(std::forward<A>(args)...);
-  return detail::call_typed<R>(module, std::forward<A>(args)...);
+  return detail::call_from(__builtin_return_address(0), module, std::forward<A>(args)...);
 }
 template <std::derived_from<Module> M, class... A>
-auto call(const std::shared_ptr<M>& module, A&&... args)
+[[gnu::noinline]] auto call(const std::shared_ptr<M>& module, A&&... args)
     -> decltype(call(*module, std::forward<A>(args)...)) {
-  return call(*module, std::forward<A>(args)...);
+  return detail::call_from(__builtin_return_address(0), *module, std::forward<A>(args)...);
 }
 
 /// A module that can be copied: `reset()` builds all members, and clone() fills in the values.
@@ -175,8 +205,10 @@ class Cloneable : public Module {
   std::shared_ptr<Module> clone() const override;
   /// Calls the module with its hooks.
   template <class... A, class D = Derived>
-  auto operator()(A&&... args) -> decltype(call(std::declval<D&>(), std::forward<A>(args)...)) {
-    return call(static_cast<D&>(*this), std::forward<A>(args)...);
+  [[gnu::noinline]] auto operator()(A&&... args)
+      -> decltype(call(std::declval<D&>(), std::forward<A>(args)...)) {
+    return detail::call_from(__builtin_return_address(0), static_cast<D&>(*this),
+                             std::forward<A>(args)...);
   }
 
  protected:

@@ -17,6 +17,7 @@ namespace grapnel::nn::functional {
 
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, const Tensor& bias,
                   double eps) {
+  GRAPNEL_CALL_SITE;
   check(x.dim() >= 2 && num_groups > 0 && x.size(1) % num_groups == 0,
         "group_norm: x must be [batch, channels, ...] with channels a multiple of ", num_groups,
         " groups, got shape ", x.shape(), ".");
@@ -40,6 +41,7 @@ double spacing_at_one(DType dtype) {
 
 Tensor rms_norm(const Tensor& x, IntArrayRef normalized_shape, const Tensor& weight,
                 std::optional<double> eps) {
+  GRAPNEL_CALL_SITE;
   const auto n = static_cast<int64_t>(normalized_shape.size());
   check(n >= 1 && n <= x.dim() &&
             IntArrayRef(x.shape().end() - n, static_cast<size_t>(n)) == normalized_shape,
@@ -59,12 +61,14 @@ Tensor rms_norm(const Tensor& x, IntArrayRef normalized_shape, const Tensor& wei
 
 Tensor max_pool1d(const Tensor& x, int64_t kernel_size, std::optional<int64_t> stride,
                   int64_t padding, int64_t dilation, bool ceil_mode) {
+  GRAPNEL_CALL_SITE;
   return max_pool2d(x.unsqueeze(-2), {1, kernel_size}, {1, stride.value_or(kernel_size)},
                     {0, padding}, {1, dilation}, ceil_mode)
       .squeeze(-2);
 }
 Tensor avg_pool1d(const Tensor& x, int64_t kernel_size, std::optional<int64_t> stride,
                   int64_t padding, bool ceil_mode, bool count_include_pad) {
+  GRAPNEL_CALL_SITE;
   return avg_pool2d(x.unsqueeze(-2), {1, kernel_size}, {1, stride.value_or(kernel_size)},
                     {0, padding}, ceil_mode, count_include_pad)
       .squeeze(-2);
@@ -102,10 +106,12 @@ Tensor adaptive_pool(const char* name, Tensor x, IntArrayRef output_size, Pool p
 
 // The mean of means: windows of one dimension all have the same size along the others.
 Tensor adaptive_avg_pool(const Tensor& x, IntArrayRef output_size) {
+  GRAPNEL_CALL_SITE;
   return adaptive_pool("adaptive_avg_pool", x, output_size,
                        [](const Tensor& t, int64_t dim) { return t.mean({dim}); });
 }
 Tensor adaptive_max_pool(const Tensor& x, IntArrayRef output_size) {
+  GRAPNEL_CALL_SITE;
   return adaptive_pool("adaptive_max_pool", x, output_size,
                        [](const Tensor& t, int64_t dim) { return std::get<0>(t.max(dim)); });
 }
@@ -113,6 +119,7 @@ Tensor adaptive_max_pool(const Tensor& x, IntArrayRef output_size) {
 // --- embedding ---
 
 Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, double norm_type) {
+  GRAPNEL_CALL_SITE;
   check(weight.dim() == 2, "embedding_renorm_: weight must be [rows, features], got shape ",
         weight.shape(), ".");
   NoGradGuard no_grad;
@@ -156,6 +163,7 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduce reduction, d
 }
 
 Tensor kl_div(const Tensor& x, const Tensor& target, KLReduce reduction, bool log_target) {
+  GRAPNEL_CALL_SITE;
   // 0 * log(0) counts as 0: an outcome that never happens costs nothing.
   const Tensor loss = log_target
                           ? target.exp() * (target - x)

@@ -300,6 +300,7 @@ std::shared_ptr<Module> Module::add_module(std::string name, std::shared_ptr<Mod
          "the very ", this->name(),
          " it would become a part of.\nA module cannot be inside itself; keep what both need in a "
          "third module, or refer to it with a std::weak_ptr.");
+  module->path_.store(nullptr, std::memory_order_relaxed);
   if (replace) return children_[name] = std::move(module);
   return children_.insert(std::move(name), std::move(module));
 }

@@ -13,6 +13,7 @@
 /// Module::register_module, and at call.h for calls.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -27,6 +28,9 @@ namespace grapnel::nn {
 
 template <class Contained>
 class ModuleHolder;
+namespace detail {
+class ModulePath;
+}
 
 /// Base of layers and networks: parameters, buffers, submodules, hooks, and the state that is
 /// saved.
@@ -193,6 +197,7 @@ class Module : public std::enable_shared_from_this<Module> {
   template <class>
   friend class Cloneable;
   friend std::ostream& operator<<(std::ostream& stream, const Module& module);
+  friend class detail::ModulePath;
   struct Loading;
 
   std::shared_ptr<Module> add_module(std::string name, std::shared_ptr<Module> module,
@@ -219,6 +224,8 @@ class Module : public std::enable_shared_from_this<Module> {
   ModuleHooks hooks_;
   mutable base::SpinLock lock_;
   mutable std::shared_ptr<const void> lifetime_;
+  /// Of the last call that was asked for it, for messages.
+  mutable std::atomic<const detail::ModulePath*> path_{nullptr};
 };
 
 /// The module and everything below it, one line each.

@@ -40,9 +40,10 @@ class ModuleHolder {
 
   /// Calls the module with its hooks.
   template <class... A, class C = Contained>
-  auto operator()(A&&... args) const
+  [[gnu::noinline]] auto operator()(A&&... args) const
       -> decltype(call(std::declval<C&>(), std::forward<A>(args)...)) {
-    return call(static_cast<C&>(get()), std::forward<A>(args)...);
+    return detail::call_from(__builtin_return_address(0), static_cast<C&>(get()),
+                             std::forward<A>(args)...);
   }
 
  private:

@@ -25,7 +25,10 @@ class FunctionalImpl : public Cloneable<FunctionalImpl> {
         }) {}
   void reset() override {}
   void pretty_print(std::ostream& stream) const override { stream << "grapnel::nn::Functional()"; }
-  Tensor forward(Tensor input) { return function_(std::move(input)); }
+  Tensor forward(Tensor input) {
+    const base::HookCodeScope user;
+    return function_(std::move(input));
+  }
 
  private:
   Function function_;

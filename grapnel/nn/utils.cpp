@@ -5,10 +5,12 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
+#include "grapnel/ops/op_site.h"
 
 namespace grapnel::nn::utils {
 
 Tensor grad_norm(const std::vector<Tensor>& parameters, double norm_type) {
+  GRAPNEL_CALL_SITE;
   NoGradGuard no_grad;
   const bool largest = std::isinf(norm_type);
   std::vector<Tensor> norms;
@@ -22,6 +24,7 @@ Tensor grad_norm(const std::vector<Tensor>& parameters, double norm_type) {
 
 Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm,
                        const ClipNormOptions& options) {
+  GRAPNEL_CALL_SITE;
   NoGradGuard no_grad;
   const Tensor total = grad_norm(parameters, options.norm_type);
   if (options.error_if_nonfinite) {
@@ -37,18 +40,21 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm,
 }
 
 void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value) {
+  GRAPNEL_CALL_SITE;
   NoGradGuard no_grad;
   for (const Tensor& p : parameters)
     if (p.grad().defined()) p.mutable_grad().clamp_(-clip_value, clip_value);
 }
 
 Tensor parameters_to_vector(const std::vector<Tensor>& parameters) {
+  GRAPNEL_CALL_SITE;
   std::vector<Tensor> flat;
   for (const Tensor& p : parameters) flat.push_back(p.reshape({-1}));
   return cat(flat);
 }
 
 void vector_to_parameters(const Tensor& vector, const std::vector<Tensor>& parameters) {
+  GRAPNEL_CALL_SITE;
   int64_t total = 0, begin = 0;
   for (const Tensor& p : parameters) total += p.numel();
   check(vector.dim() == 1 && vector.numel() == total, "vector_to_parameters: the parameters have ",

@@ -6,6 +6,7 @@
 #include "grapnel/ops/attr_check.h"
 #include "grapnel/ops/kernels/convert_kernel.h"
 #include "grapnel/ops/loop_nest.h"
+#include "grapnel/ops/op_site.h"
 #include "grapnel/ops/random.h"
 #include "grapnel/ops/record.h"
 #include "grapnel/ops/scalar.h"
@@ -121,13 +122,16 @@ Tensor scalar_tensor(const Scalar& value, const TensorOptions& options) {
 }
 
 Tensor arange(const Scalar& end, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return arange(0, end, 1, options);
 }
 Tensor arange(const Scalar& start, const Scalar& end, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return arange(start, end, 1, options);
 }
 Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step,
               const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   const bool whole = start.is_integral() && end.is_integral() && step.is_integral();
   const DType dtype = options.dtype_or(whole ? kInt64 : get_default_dtype());
   const double from = start.to_double(), to = end.to_double(), by = step.to_double();
@@ -157,6 +161,7 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step,
 
 Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps,
                 const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   check(steps >= 0, "linspace: the number of steps must not be negative, got ", steps, ".");
   const double from = start.to_double(), to = end.to_double();
   const double by = steps > 1 ? (to - from) / static_cast<double>(steps - 1) : 0;
@@ -169,8 +174,12 @@ Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps,
                 options);
 }
 
-Tensor eye(int64_t n, const TensorOptions& options) { return eye(n, n, options); }
+Tensor eye(int64_t n, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
+  return eye(n, n, options);
+}
 Tensor eye(int64_t rows, int64_t columns, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   const record::Suspend at_once;
   const Tensor t = zeros({rows, columns}, options.dtype());
   visit_dtype(t.dtype(), [&]<class T>() {
@@ -183,35 +192,44 @@ Tensor eye(int64_t rows, int64_t columns, const TensorOptions& options) {
 // --- random ---
 
 Tensor rand(IntArrayRef sizes, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return rand(sizes, std::nullopt, options);
 }
 Tensor rand(IntArrayRef sizes, std::optional<Generator> generator, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return finish(random::uniform_(fresh_for_op(sizes, options.dtype()), 0, 1, pointer(generator)),
                 options);
 }
 Tensor randn(IntArrayRef sizes, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return randn(sizes, std::nullopt, options);
 }
 Tensor randn(IntArrayRef sizes, std::optional<Generator> generator, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return finish(random::normal_(fresh_for_op(sizes, options.dtype()), 0, 1, pointer(generator)),
                 options);
 }
 Tensor randint(int64_t high, IntArrayRef sizes, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return randint(0, high, sizes, options);
 }
 Tensor randint(int64_t low, int64_t high, IntArrayRef sizes, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return randint(low, high, sizes, std::nullopt, options);
 }
 Tensor randint(int64_t low, int64_t high, IntArrayRef sizes, std::optional<Generator> generator,
                const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return finish(
       random::random_(fresh_for_op(sizes, options.dtype_or(kInt64)), low, high, pointer(generator)),
       options);
 }
 Tensor randperm(int64_t n, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return randperm(n, std::nullopt, options);
 }
 Tensor randperm(int64_t n, std::optional<Generator> generator, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return finish(random::shuffle_(fresh_for_op({n}, options.dtype_or(kInt64)), pointer(generator)),
                 options);
 }
@@ -231,15 +249,19 @@ Tensor full_like(const Tensor& x, const Scalar& value, const TensorOptions& opti
   return full(x.sizes(), value, like(x, options));
 }
 Tensor rand_like(const Tensor& x, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return rand(x.sizes(), like(x, options));
 }
 Tensor randn_like(const Tensor& x, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return randn(x.sizes(), like(x, options));
 }
 Tensor randint_like(const Tensor& x, int64_t high, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return randint(0, high, x.sizes(), like(x, options));
 }
 Tensor randint_like(const Tensor& x, int64_t low, int64_t high, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return randint(low, high, x.sizes(), like(x, options));
 }
 

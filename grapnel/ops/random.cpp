@@ -161,26 +161,31 @@ void RandomOrder::run(Inputs, const Attrs& attrs, std::span<Tensor> out) {
 namespace random {
 
 Tensor& uniform_(const Tensor& self, double low, double high, Generator* generator) {
+  GRAPNEL_CALL_SITE;
   check_floating("uniform_", self);
   check(low <= high && std::isfinite(high - low), "uniform_: [", low, ", ", high,
         ") is no interval of finite length.");
   return fill_inplace<Uniform>(self, generator, {.a = low, .b = high});
 }
 Tensor& normal_(const Tensor& self, double mean, double std, Generator* generator) {
+  GRAPNEL_CALL_SITE;
   check_floating("normal_", self);
   check(std >= 0, "normal_: the standard deviation must not be negative, got ", std, ".");
   return fill_inplace<Normal>(self, generator, {.a = mean, .b = std});
 }
 Tensor& exponential_(const Tensor& self, double lambda, Generator* generator) {
+  GRAPNEL_CALL_SITE;
   check_floating("exponential_", self);
   check(lambda > 0, "exponential_: the rate must be positive, got ", lambda, ".");
   return fill_inplace<Exponential>(self, generator, {.a = lambda});
 }
 Tensor& bernoulli_(const Tensor& self, double p, Generator* generator) {
+  GRAPNEL_CALL_SITE;
   check(p >= 0 && p <= 1, "bernoulli_: a probability lies between 0 and 1, got ", p, ".");
   return fill_inplace<Bernoulli>(self, generator, {.a = p});
 }
 Tensor& random_(const Tensor& self, int64_t low, int64_t high, Generator* generator) {
+  GRAPNEL_CALL_SITE;
   check(low < high, "random_: no number lies in [", low, ", ", high, ").");
   const auto [first, last] = whole_range(self.dtype());
   check(low >= first && high - 1 <= last, "random_: [", low, ", ", high, ") goes beyond what ",
@@ -188,6 +193,7 @@ Tensor& random_(const Tensor& self, int64_t low, int64_t high, Generator* genera
   return fill_inplace<RandomInts>(self, generator, {.low = low, .high = high});
 }
 Tensor& shuffle_(const Tensor& self, Generator* generator) {
+  GRAPNEL_CALL_SITE;
   return fill_inplace<RandomOrder>(self, generator, {});
 }
 

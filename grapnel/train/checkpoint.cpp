@@ -8,6 +8,7 @@
 #include <typeinfo>
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/base/context.h"
 #include "grapnel/ops/factories.h"
 
 namespace grapnel {
@@ -216,7 +217,8 @@ void Checkpoint::load(const std::filesystem::path& path) {
   } catch (const std::exception& e) {
     const std::string name = parts_[done].name;
     for (size_t i = 0; i < done; ++i) parts_[i].load(before.part(parts_[i].name));
-    fail(path.string(), ": the part '", name, "' does not fit; nothing was changed.\n", e.what());
+    fail(path.string(), ": the part '", name, "' does not fit; nothing was changed.\n",
+         base::without_places(e.what()));
   }
 }
 

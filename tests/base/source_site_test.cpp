@@ -2,9 +2,16 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "grapnel/base/context.h"
+#include "grapnel/base/error.h"
+#include "grapnel/base/short_name.h"
+#include "grapnel/base/symbolizer.h"
+#include "grapnel/base/thread_pool.h"
 
 using namespace grapnel::base;
 
@@ -118,4 +125,69 @@ TEST_CASE("several threads may describe call sites at once") {
   for (auto& thread : threads) thread.join();
   for (const std::string& text : texts)
     CHECK(text.find(expected(called.line)) != std::string::npos);
+}
+
+TEST_CASE("names of functions are cut to what tells them apart") {
+  const auto shortened = [](const char* name) { return shorten(name, true); };
+  CHECK(shortened("main") == "main()");
+  CHECK(shortened("(anonymous namespace)::step(int)") == "step()");
+  CHECK(shortened("app::(anonymous namespace)::train<float>(Net&)") == "app::train()");
+  CHECK(shortened("NetImpl::forward(grapnel::Tensor const&) const") == "NetImpl::forward()");
+  CHECK(shortened("grapnel::relu(grapnel::Tensor const&)") == "relu()");
+  CHECK(shortened("main::{lambda(grapnel::Tensor const&)#1}::operator()(grapnel::Tensor) const") ==
+        "lambda in main()");
+  CHECK(shortened("auto f<int>(int)::{lambda(auto:1)#2}::operator()<int>(int) const") ==
+        "lambda in f()");
+  CHECK(shortened("std::map<int, std::pair<A, B> >::insert(std::pair<A, B>&&)") ==
+        "map<...>::insert()");
+  CHECK(shortened("bool operator<(A const&, A const&)") == "operator<()");
+  CHECK(shortened("A::operator()(int) const") == "A::operator()()");
+  CHECK(shortened("step(int) [clone .cold]") == "step()");
+  CHECK(shortened(std::string(3000, 'x').c_str()).size() < 100);
+  CHECK(shortened("") == "");
+  CHECK(shortened("operator") == "operator()");
+  CHECK(shortened("<(<") == "<(<");
+}
+
+TEST_CASE("names of types are cut to the last part") {
+  CHECK(shorten("app::(anonymous namespace)::NetImpl", false) == "NetImpl");
+  CHECK(shorten("Wrapped<app::Net, std::allocator<int> >", false) == "Wrapped<...>");
+  CHECK(short_type_name("mul") == "mul");
+  CHECK(short_type_name(typeid(Called)) == "Called");
+}
+
+TEST_CASE("the caller of the library is the nearest line outside of it") {
+  std::string text;
+  int line = 0;
+  // Frames of the standard library are passed over, too.
+  const std::function<void()> user = [&] { line = __LINE__, text = describe_caller(); };
+  user();
+  CAPTURE(text);
+  CHECK(text.find(expected(line) + " (lambda in ") != std::string::npos);
+}
+
+TEST_CASE("an error of the library's has a place, one that the user throws by check() has none") {
+  const auto text_of = [](auto&& fn) -> std::string {
+    try {
+      fn();
+    } catch (const grapnel::Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  CHECK(text_of([] { grapnel::fail("mine: no"); }) == "mine: no");
+  CHECK(text_of([] { grapnel::check(false, "mine: ", 2, " is odd"); }) == "mine: 2 is odd");
+  int line = 0;
+  const std::string text = text_of([&] { line = __LINE__, grapnel::set_num_threads(-7); });
+  CAPTURE(text);
+  CHECK(without_places(text) != text);
+  CHECK(text.find("\n  at ") != std::string::npos);
+  CHECK(text.find(expected(line) + " (lambda in ") != std::string::npos);
+}
+
+TEST_CASE("without_places leaves a message of several lines as it is") {
+  CHECK(without_places("a: b.\nDo c.") == "a: b.\nDo c.");
+  CHECK(without_places("a: b.\nDo c.\n  at f.cpp:1 (g())\n  in the tensor hook") ==
+        "a: b.\nDo c.");
+  CHECK(without_places("") == "");
 }

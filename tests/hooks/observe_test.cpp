@@ -186,6 +186,51 @@ TEST_CASE("the NaN guard names op, source line, layer and rank of the first bad 
   CHECK(guard.find()->op == "fc.weight");
 }
 
+TEST_CASE("a NaN guard names the hook that made a NaN") {
+  const Tensor x = ones({5, 4});
+  const auto made_by = [&](auto&& attach) {
+    nn::Linear fc(4, 2);
+    hooks::NanGuard guard(*fc);
+    Tensor y = fc(x);
+    attach(fc, y);
+    y.sum().backward();
+    return error_text([&] { guard.check(); });
+  };
+  const auto to_nan = [](const Tensor& g) { return g * 0.0 / 0.0; };
+  std::string text = made_by([&](nn::Linear& fc, Tensor&) {
+    fc->weight.set_name("w");
+    fc->weight.register_hook(to_nan, {"makes nan"});
+  });
+  CAPTURE(text);
+  CHECK(text.starts_with("a NaN or an infinity was born in the tensor hook 'makes nan' registered "));
+  CHECK(text.find("observe_test.cpp:") != std::string::npos);
+  CHECK(text.find(", at the leaf 'w' of shape [2, 4]") != std::string::npos);
+
+  text = made_by([&](nn::Linear&, Tensor& y) { y.register_hook(to_nan); });
+  CAPTURE(text);
+  CHECK(text.find("was born in the tensor hook registered at ") != std::string::npos);
+  CHECK(text.find(", called at ") != std::string::npos);
+
+  text = made_by([&](nn::Linear&, Tensor& y) {
+    y.grad_fn()->register_prehook(
+        [&](const variable_list& g) { return variable_list{to_nan(g[0])}; });
+  });
+  CHECK(text.find("was born in the node pre-hook ") != std::string::npos);
+
+  text = made_by([&](nn::Linear& fc, Tensor&) {
+    fc->bias.register_post_accumulate_grad_hook(
+        [](const Tensor& leaf) { leaf.mutable_grad().mul_(not_a_number); });
+  });
+  CHECK(text.find("was born in the post-accumulate hook ") != std::string::npos);
+
+  // A hook that passes on what was there already is not to blame.
+  text = made_by([&](nn::Linear& fc, Tensor& y) {
+    fc->weight.register_hook([](const Tensor& g) { return g * 2.0; });
+    y = y.detach().mul(0.0).set_requires_grad(true).sqrt() + y;
+  });
+  CHECK(text.find("was born in the backward of sqrt") != std::string::npos);
+}
+
 TEST_CASE("the NaN guard knows the layer") {
   nn::Sequential net(nn::Linear(2, 2), nn::Sequential(nn::Linear(2, 2), nn::ReLU()));
   hooks::NanGuard guard(*net);

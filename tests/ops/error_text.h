@@ -3,19 +3,25 @@
 
 #include <string>
 
+#include "grapnel/base/context.h"
 #include "grapnel/base/error.h"
 
 namespace grapnel {
 
-/// What fn() throws as an Error; empty when it throws none.
+/// What fn() throws as an Error, with the lines that say where; empty when it throws none.
 template <class Fn>
-std::string error_text(Fn&& fn) {
+std::string full_error_text(Fn&& fn) {
   try {
     fn();
   } catch (const Error& e) {
     return e.what();
   }
   return "";
+}
+/// Without them.
+template <class Fn>
+std::string error_text(Fn&& fn) {
+  return std::string(base::without_places(full_error_text(fn)));
 }
 
 }  // namespace grapnel

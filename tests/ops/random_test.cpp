@@ -207,7 +207,7 @@ TEST_CASE("a random fill is an in-place change: the version moves and leaves are
 TEST_CASE("arguments without meaning are refused") {
   const Tensor x = ones({2});
   CHECK(error_text([] { rand({2}, kInt64); }) ==
-        "uniform_: the numbers are fractions, which i64 cannot hold.\nUse a floating-point type, "
+        "rand: in uniform_: the numbers are fractions, which i64 cannot hold.\nUse a floating-point type, "
         "or random_ for whole numbers.");
   CHECK(error_text([&] { x.uniform_(2, 1); }) ==
         "uniform_: [2, 1) is no interval of finite length.");
@@ -219,5 +219,5 @@ TEST_CASE("arguments without meaning are refused") {
         "exponential_: the rate must be positive, got 0.");
   CHECK(error_text([&] { x.random_(3, 3); }) == "random_: no number lies in [3, 3).");
   CHECK(error_text([] { randint(0, 300, {2}, kUInt8); }) ==
-        "random_: [0, 300) goes beyond what u8 holds, 0 to 255.");
+        "randint: in random_: [0, 300) goes beyond what u8 holds, 0 to 255.");
 }
