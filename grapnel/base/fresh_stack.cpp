@@ -8,6 +8,8 @@
 #include <exception>
 #include <new>
 
+#include "grapnel/base/context.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 #define GRAPNEL_ADDRESS_SANITIZER 1
 #elif defined(__has_feature)
