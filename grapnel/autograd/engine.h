@@ -88,8 +88,8 @@ void queue_callback(std::function<void()> fn);
 void queue_callback(std::function<void()> fn, int depth);
 
 /// While it lives, a pass of this thread that fails leaves grad() of every leaf, and every retained
-/// gradient, as it was. What passes wrote that hooks started inside it, and that did not fail, stays
-/// as long as the failing pass itself had not written to the same tensor before.
+/// gradient, as it was. What passes wrote that hooks started inside it, and that did not fail,
+/// stays as long as the failing pass itself had not written to the same tensor before.
 class StrongBackward {
  public:
   StrongBackward();

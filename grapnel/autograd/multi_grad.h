@@ -70,8 +70,8 @@ HookHandle register_multi_post_accumulate_grad_hook(const variable_list& leaves,
       leaves, [shared](const variable_list& all) { (*shared)(all); }, std::move(options));
 }
 
-/// Whether `loss.backward()` would call the hook: it is registered, and its place is in the graph of
-/// `loss`. For hooks of tensors and nodes, post-accumulate hooks, compound hooks (true if any of
+/// Whether `loss.backward()` would call the hook: it is registered, and its place is in the graph
+/// of `loss`. For hooks of tensors and nodes, post-accumulate hooks, compound hooks (true if any of
 /// their tensors is reached) and backward hooks of modules (true if a call of the module that they
 /// were registered before is in the graph). A hook on a parameter that the loss does not depend on,
 /// or on a module that was not called, never fires, and nobody says so: ask before training. Walks

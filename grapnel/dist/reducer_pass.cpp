@@ -90,6 +90,9 @@ void Reducer::copy_in(Slot& slot) {
   check(grad.dtype() == bucket.buffer.dtype(), here(), " the gradient of ", slot.name, " is ",
         grad.dtype(), ", its bucket ", bucket.buffer.dtype(),
         ".\nThe module was converted after it was wrapped; wrap it again.");
+  check(grad.shape() == view.shape(), here(), " the gradient of ", slot.name, " has shape ",
+        grad.shape(), ", its place in the bucket ", view.shape(),
+        ".\nThe module was changed after it was wrapped; wrap it again.");
   if (grad.is_alias_of(bucket.buffer)) return;
   view.copy_(grad.detach());
   if (options_.gradient_as_bucket_view) slot.tensor.set_grad(view);

@@ -1,5 +1,5 @@
-/// What forward hooks of modules changed in a checkpointed function, for its second run, which calls
-/// none of them. See autograd::checkpoint.
+/// What forward hooks of modules changed in a checkpointed function, for its second run, which
+/// calls none of them. See autograd::checkpoint.
 #pragma once
 
 #include "grapnel/autograd/checkpoint.h"

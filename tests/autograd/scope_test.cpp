@@ -166,6 +166,46 @@ TEST_CASE("anomaly mode ends with its last guard, whatever the order in which gu
   }
 }
 
+TEST_CASE("what a pack hook returns does not keep its own graph alive") {
+  const auto as_is = [](const Tensor& t) { return t; };
+  const auto view = [](const Tensor& t) { return t.narrow(0, 0, 2); };
+  const auto any = [](const Tensor& t) { return std::any(t); };
+  const auto from_any = [](const std::any& t) { return std::any_cast<Tensor>(t); };
+  const auto is_freed = [](auto pack, auto unpack) {
+    const auto alive = std::make_shared<int>(0);
+    auto x = leaf({1, 2});
+    {
+      autograd::SavedTensorHooks hooks(pack, unpack);
+      const Tensor y = (x * 1).exp();  // saves its own result
+      y.register_hook([alive](const Tensor&) {});
+    }
+    return alive.use_count() == 1;  // never run
+  };
+  CHECK(is_freed(as_is, as_is));
+  CHECK(is_freed(view, as_is));
+  CHECK(is_freed(any, from_any));
+}
+
+TEST_CASE("a hook on the node of a view is not lost by a change in place") {
+  const auto look = [](const variable_list&) {};
+  auto x = leaf({1, 2});
+  auto base = x * 2, view = base.narrow(0, 0, 1);
+  HookHandle h = view.grad_fn()->register_prehook(look);
+  CHECK_ERROR(base.add_(1), "a view of the tensor to change has hooks");
+  CHECK_ERROR(view.add_(1), "a view of the tensor to change has hooks");
+  h.remove();
+  base.add_(1);
+
+  // A node that was reached otherwise: the view's next use says so.
+  auto other = base.narrow(0, 1, 1), user = other * 3;
+  HookHandle through = user.grad_fn()->next_edge(0).node->register_prehook(look);
+  base.add_(1);
+  CHECK_ERROR(other * 2, "which would never fire again");
+  through.remove();
+  (other * 2).sum().backward();
+  CHECK(values(x.grad()) == Values{0, 4});
+}
+
 namespace {
 thread_local int of_the_program = 0;
 

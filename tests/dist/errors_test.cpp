@@ -212,6 +212,15 @@ TEST_CASE("comm.E12: a module that was converted after wrapping is noticed") {
   });
 }
 
+TEST_CASE("a gradient of another shape than its place in the bucket is neither stretched nor cut") {
+  on_ranks(2, [](ProcessGroup group) {
+    DistributedDataParallel model(weighted({{2, 3}}), group);
+    model.module().p[0].set_data(zeros({3}));
+    const std::string text = error_of<Error>([&] { pass(model, {1}); });
+    CHECK(has(text, "has shape [3], its place in the bucket [2, 3]"));
+  });
+}
+
 TEST_CASE(
     "comm.E13: a wrapper with explicit buckets checks them (test_multi_dtype_single_bucket)") {
   on_ranks(1, [](ProcessGroup group) {
