@@ -4,6 +4,7 @@
 #include <limits>
 #include <variant>
 
+#include "grapnel/grapnel.h"
 #include "tests/ops/error_text.h"
 #include "tests/ops/sweep.h"
 #include "tests/ops/values.h"
