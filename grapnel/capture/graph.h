@@ -50,8 +50,8 @@ class Graph {
   /// in where it was recorded. Constants (tensors from outside) are named, their values are not in
   /// the text.
   std::string str(bool sources = false) const;
-  /// The graph that `str` printed, or that anybody wrote: text from elsewhere leads to a graph or to
-  /// an Error with the line. Constants have no values until set_constant gives them some.
+  /// The graph that `str` printed, or that anybody wrote: text from elsewhere leads to a graph or
+  /// to an Error with the line. Constants have no values until set_constant gives them some.
   static Graph parse(std::string_view text);
   /// Gives the constant that is called `name` in str() its values: a tensor of its type and shape.
   void set_constant(std::string_view name, Tensor value);
@@ -61,8 +61,8 @@ class Graph {
   /// inputs as they want, and results of pointwise ops and reductions have the shapes and types
   /// that follow from their inputs. Those of views, calls, random and in-place ops are believed.
   void verify() const;
-  /// Computes the outputs for other inputs of the same types. Their sizes may differ from those that
-  /// were traced where every op allows it: one that was recorded with a size or a position (a view,
+  /// Computes the outputs for other inputs of the same types. Their sizes may differ from those
+  /// that were traced where every op allows it: one that was recorded with a size or a position (a view,
   /// a slice) keeps it, and says so if it does not fit. Results of another type or rank than the
   /// graph names are an Error. Ops run one by one and are differentiable like any others.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs) const;

@@ -14,7 +14,8 @@ void Graph::set_constant(std::string_view name, Tensor value) {
     if ((!v.constant.defined() && !v.missing) || name_of(id) != name) continue;
     check(value.defined() && value.dtype() == v.dtype && value.shape() == v.sizes,
           "Graph::set_constant: ", name, " is ", v.dtype, v.sizes, ", got ",
-          value.defined() ? grapnel::str(value.dtype(), value.shape()) : "an undefined tensor", ".");
+          value.defined() ? grapnel::str(value.dtype(), value.shape()) : "an undefined tensor",
+          ".");
     v.constant = std::move(value);
     v.missing = false;
     return;
@@ -71,7 +72,8 @@ std::vector<Tensor> Graph::run(const std::vector<Tensor>& inputs) const {
     const Value& v = values_[id];
     check(!v.missing, "Graph::run: the values of constant ", name_of(id), ", ", v.dtype, v.sizes,
           ", are not known: the text of a graph does not hold them.\nGive it some with "
-          "set_constant(\"", name_of(id), "\", tensor), or make it an input of the traced function.");
+          "set_constant(\"", name_of(id),
+          "\", tensor), or make it an input of the traced function.");
     if (v.constant.defined()) have[id] = v.constant;
     if (v.number) have[id] = wrap_number(*v.number);
     if (v.fresh) have[id] = empty(v.sizes, v.dtype);

@@ -172,8 +172,8 @@ class Replays {
   explicit Replays(std::shared_ptr<Session> session) : session_(std::move(session)) {}
   /// Null if there was no such call yet. In audit mode the body is recorded, too.
   std::shared_ptr<const Entry> find(const ReplayValues& arguments, const Body& body) const;
-  /// Records the body and runs it; the tensors of the result. Throws if it does what no pure function
-  /// does.
+  /// Records the body and runs it; the tensors of the result. Throws if it does what no pure
+  /// function does.
   std::vector<Tensor> record(const ReplayValues& arguments, const Body& body);
   /// The tensors of the result for these arguments.
   std::vector<Tensor> run(const Entry& entry, const ReplayValues& arguments) const;

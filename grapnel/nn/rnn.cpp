@@ -34,7 +34,7 @@ RNNImplBase<Derived>::RNNImplBase(const RNNOptionsBase& options_) : options(opti
 
 template <class Derived>
 void RNNImplBase<Derived>::reset() {
-  const int64_t rows = checked_mul<int64_t>(Derived::gates, options.hidden_size(), "rows of weights"),
+  const int64_t rows = checked_mul<int64_t>(Derived::gates, options.hidden_size(), Derived::title),
                 directions = options.bidirectional() ? 2 : 1;
   for (int64_t layer = 0; layer < options.num_layers(); ++layer)
     for (int64_t direction = 0; direction < directions; ++direction) {

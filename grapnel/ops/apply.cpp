@@ -1,5 +1,5 @@
-/// The one call that every operation goes through: computes or records, and makes the backward node;
-/// the same in place; types of results; plain numbers as operands.
+/// The one call that every operation goes through: it computes or records, and makes the backward
+/// node. The same in place; types of results; plain numbers as operands.
 #include <utility>
 
 #include "grapnel/base/per_thread.h"

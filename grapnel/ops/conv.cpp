@@ -161,7 +161,8 @@ void check_gradient(std::string_view op, const Tensor& g, const Shape& x, const 
   check(g.shape() == result, op, ": x ", x, " and weight ", weight, " give ", result,
         ", but the gradient has shape ", g.shape(), ".");
 }
-void check_four_dims(std::string_view op, const Tensor& a, const Tensor& b, const ConvAttrs& attrs) {
+void check_four_dims(std::string_view op, const Tensor& a, const Tensor& b,
+                     const ConvAttrs& attrs) {
   check(a.dim() == 4 && b.dim() == 4, op, ": tensors with 4 dimensions are expected, got shapes ",
         a.shape(), " and ", b.shape(), ".");
   attrs::pair(op, "the size", attrs.size, 0);

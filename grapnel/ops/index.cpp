@@ -292,7 +292,8 @@ Tensor one_hot(const Tensor& indices, int64_t num_classes) {
           "one_hot: the number of classes cannot be found from no indices.\nGive num_classes.");
     const Tensor classes = dense(indices, kInt64);
     const auto* p = static_cast<const int64_t*>(classes.data_ptr());
-    num_classes = std::max<int64_t>(*std::max_element(p, p + classes.numel()) + 1, 1);
+    const int64_t largest = *std::max_element(p, p + classes.numel());
+    num_classes = std::max<int64_t>(checked_add(largest, int64_t{1}, "one_hot"), 1);
   }
   return apply<OneHot>({num_classes}, indices);
 }

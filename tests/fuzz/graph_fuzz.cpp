@@ -27,7 +27,8 @@ bool is_cheap(std::string_view text) {
     if (text[i] == ']') in_list = false;
     if (text[i] < '0' || text[i] > '9') continue;
     double number = 0;
-    for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i) number = number * 10 + (text[i] - '0');
+    for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i)
+      number = number * 10 + (text[i] - '0');
     --i;
     product = in_list ? product * (number > 1 ? number : 1) : number;
     if (product > static_cast<double>(kMostElements) && product < kHopeless) return false;
@@ -36,7 +37,8 @@ bool is_cheap(std::string_view text) {
 }
 
 Tensor some_tensor(DType dtype, const Shape& sizes) {
-  Tensor t = arange(checked_numel(sizes, "graph_fuzz"), kInt64).remainder(7).to(dtype).reshape(sizes);
+  const Tensor numbers = arange(checked_numel(sizes, "graph_fuzz"), kInt64).remainder(7);
+  Tensor t = numbers.to(dtype).reshape(sizes);
   if (t.is_floating_point()) t.set_requires_grad(true);
   return t;
 }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <variant>
 
+#include "grapnel/grapnel.h"
 #include "tests/ops/error_text.h"
 #include "tests/ops/sweep.h"
 #include "tests/ops/values.h"
@@ -175,7 +176,8 @@ TEST_CASE("every op: operands that do not fit are an error or give a result, not
         std::vector<Tensor> inputs = sample.inputs;
         inputs[i] = other;
         const std::string call =
-            str(op.name, ", input ", i, " ", other.defined() ? str(other.dtype(), other.shape()) : "none");
+            str(op.name, ", input ", i, " ",
+                other.defined() ? str(other.dtype(), other.shape()) : "none");
         CAPTURE(call);
         CHECK_NOTHROW(survives(op, inputs, good));
       }

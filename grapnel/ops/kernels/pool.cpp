@@ -41,7 +41,8 @@ template <class Fn>
 void for_planes(const PoolParams& p, const Fn& fn) {
   const double work = static_cast<double>(p.out[0] * p.out[1]) *
                       static_cast<double>(p.kernel[0]) * static_cast<double>(p.kernel[1]);
-  base::parallel_for(p.planes, std::max<int64_t>(1, static_cast<int64_t>(32768 / std::max(1.0, work))),
+  const auto grain = static_cast<int64_t>(32768 / std::max(1.0, work));
+  base::parallel_for(p.planes, std::max<int64_t>(1, grain),
                      [&](int64_t begin, int64_t end) {
                        for (int64_t plane = begin; plane < end; ++plane) fn(plane);
                      });
