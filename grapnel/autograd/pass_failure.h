@@ -23,8 +23,8 @@ class FailureListener {
   ~FailureListener() = default;
 };
 
-/// The listener hears about passes that were to accumulate into one of `leaves`. It keeps them alive;
-/// when it is gone it is forgotten.
+/// The listener hears about passes that were to accumulate into one of `leaves`. It keeps them
+/// alive; when it is gone it is forgotten.
 void add_failure_listener(std::weak_ptr<FailureListener> listener,
                           std::vector<const TensorImpl*> leaves);
 /// Called by the pass while it handles the exception.
