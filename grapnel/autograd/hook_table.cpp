@@ -34,6 +34,11 @@ const HookEntry* HookEntries::find(uint64_t id) const {
   return at != all_.end() && at->id == id && at->hook ? at : nullptr;
 }
 
+void HookEntries::add_stands_for(uint64_t id, uint64_t other) {
+  if (const HookEntry* const found = find(id))
+    all_[static_cast<size_t>(found - all_.begin())].stands_for.push_back(other);
+}
+
 HookEntry HookEntries::remove(uint64_t id) {
   const HookEntry* const found = find(id);
   if (!found) return {};
@@ -159,8 +164,7 @@ bool HookTable::has_user_hooks() const {
 void HookTable::add_stands_for(uint64_t id, uint64_t other) {
   change([&](HookLists& lists) {
     for_each_list(lists, [&](HookKind, uint32_t, HookEntries& entries) {
-      for (HookEntry& e : entries)
-        if (e.id == id) e.stands_for.push_back(other);
+      entries.add_stands_for(id, other);
     });
   });
 }

@@ -75,6 +75,8 @@ class HookEntries {
   bool contains(uint64_t id) const { return find(id) != nullptr; }
   /// The hook of that number, which is no longer part of the list; or an empty entry.
   HookEntry remove(uint64_t id);
+  /// Remembers that the hook of number `id`, if it is here, calls the hook `other`.
+  void add_stands_for(uint64_t id, uint64_t other);
 
  private:
   const HookEntry* find(uint64_t id) const;

@@ -156,7 +156,6 @@ void Reducer::watch_recording() {
     }
   };
   record::on_undo(told);
-  record::on_failure(told);
 }
 
 // Called while an exception is being handled.
