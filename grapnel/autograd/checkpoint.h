@@ -12,6 +12,7 @@ namespace grapnel::autograd {
 
 using CheckpointFn = std::function<variable_list(const variable_list&)>;
 
+/// What a recomputation does besides computing.
 struct CheckpointOptions {
   /// Call the forward hooks of modules once more in the recomputation.
   bool hooks_again = false;

@@ -18,6 +18,7 @@ struct ReducerEvent {
   size_t index;  ///< of the parameter for grad_ready, else of the bucket
 };
 
+/// How gradients are cut into buckets and reduced.
 struct DataParallelOptions {
   /// Buckets are sent when they have this many bytes; the first one earlier, so that communication
   /// begins early. If only the former is set, it holds for the first bucket, too.

@@ -129,6 +129,7 @@ BucketHook reduce_in(DType dtype);
 
 /// A hook of this file that has no state, by name; an error that lists the names if there is none.
 BucketHook by_name(std::string_view name);
+/// Their names.
 std::vector<std::string_view> builtin_names();
 
 }  // namespace grapnel::dist::hooks

@@ -51,7 +51,8 @@ Tensor operator/(const Tensor& a, const Tensor& b);
 Tensor operator/(const Tensor& a, const Scalar& b);
 Tensor operator/(const Scalar& a, const Tensor& b);
 Tensor operator-(const Tensor& x);
-/// In place: the left side keeps its type and shape. A temporary is written to as well: x[0] += y changes x.
+// In place: the left side keeps its type and shape. A temporary is written to as well: x[0] += y
+// changes x.
 #define GRAPNEL_DECLARE(symbol)                           \
   Tensor& operator symbol(Tensor & a, const Tensor & b);  \
   Tensor& operator symbol(Tensor & a, const Scalar & b);  \
