@@ -69,7 +69,7 @@ class GradScaler {
   void load(const io::Archive& in);
 
  private:
-  /// What the scale and its counts are, as tensors.
+  /// What a step may change, and a failed one puts back.
   struct Numbers {
     double scale = 1;
     int64_t good_steps = 0;
