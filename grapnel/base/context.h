@@ -107,6 +107,8 @@ class HookCodeScope {
 
 /// `message` without the lines that say where it happened.
 std::string_view without_places(std::string_view message);
+/// With them behind semicolons, for a message inside another one.
+std::string with_places_inside(std::string_view message);
 /// The message of an Error, without them.
 std::string_view message_of(const Error& error);
 /// `message` with them.

@@ -472,7 +472,7 @@ void Recorder::flush() {
     try {
       throw;
     } catch (const std::exception& e) {
-      why = base::without_places(e.what());
+      why = base::with_places_inside(e.what());
     } catch (...) {
       why = "its computation ended with an exception of unknown type.";
     }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/base/context.h"
 #include "grapnel/dist/reducer.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
@@ -134,7 +135,7 @@ void Reducer::give_up(size_t bucket) {
     poison(e.what());
     throw CommMismatch(failure_);
   } catch (const std::exception& e) {
-    poison(e.what());
+    poison(base::with_places_inside(e.what()));
     std::throw_with_nested(CommHookError(failure_));
   } catch (...) {
     poison("an exception that is no std::exception");
