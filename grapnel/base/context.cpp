@@ -128,6 +128,18 @@ std::string_view without_places(std::string_view message) {
   return message.substr(0, std::min(message.find(kAt), message.find(kIn)));
 }
 
+std::string with_places_inside(std::string_view message) {
+  const std::string_view head = without_places(message);
+  std::string text(head);
+  for (std::string_view rest = message.substr(head.size()); !rest.empty();) {
+    rest.remove_prefix(std::min(rest.find_first_not_of("\n "), rest.size()));
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    if (!line.empty()) text += str("; ", line);
+    rest.remove_prefix(line.size());
+  }
+  return text;
+}
+
 std::string_view message_of(const Error& error) { return without_places(error.what()); }
 
 std::string with_place(const std::string& message) {

@@ -92,12 +92,13 @@ std::string describe_by_loader(uintptr_t return_address) {
 /// What only carries a failure out: it is its caller who fails.
 bool is_messenger(std::string_view file) {
   for (const std::string_view name : {"base/error.h", "base/error.cpp", "base/context.cpp",
-                                      "base/symbolizer.cpp"})
+                                      "base/symbolizer.cpp", "compat/c10.h"})
     if (file.ends_with(name)) return is_librarys(file) || looks_librarys(file);
   return false;
 }
 bool is_messengers_symbol(std::string_view symbol) {
-  for (const std::string_view prefix : {"_ZN7grapnel4fail", "_ZN7grapnel4base11throw_error",
+  for (const std::string_view prefix : {"_ZN7grapnel4fail", "_ZN7grapnel6compat12check_failed",
+                                        "_ZN7grapnel4base11throw_error",
                                         "_ZN7grapnel4base10with_place",
                                         "_ZN7grapnel4base12_GLOBAL__N_114describe_stack",
                                         "_ZN7grapnel4base16describe_failure"})

@@ -122,6 +122,13 @@ Why make_why(std::string_view why) noexcept {
     return nullptr;
   }
 }
+Why why_of(const std::exception& e) noexcept {
+  try {
+    return make_why(base::with_places_inside(e.what()));
+  } catch (...) {
+    return nullptr;
+  }
+}
 
 /// Owns storages whose values will never come.
 class Lost final : public PendingOwner {
@@ -549,7 +556,7 @@ void Recorder::flush() {
     try {
       throw;
     } catch (const std::exception& e) {
-      why = make_why(base::without_places(e.what()));
+      why = why_of(e);
     } catch (...) {
       why = make_why("its computation ended with an exception of unknown type.");
     }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/base/context.h"
 #include "grapnel/dist/reducer.h"
 #include "grapnel/ops/factories.h"
 #include "grapnel/ops/functions.h"
@@ -175,7 +176,7 @@ void Reducer::give_up(size_t bucket) {
     poison(prefix + e.what());
     throw CommMismatch(failure_);
   } catch (const std::exception& e) {
-    poison(prefix + e.what());
+    poison(prefix + base::with_places_inside(e.what()));
     std::throw_with_nested(CommHookError(failure_));
   } catch (...) {
     poison(prefix + "an exception that is no std::exception");

@@ -190,4 +190,7 @@ TEST_CASE("without_places leaves a message of several lines as it is") {
   CHECK(without_places("a: b.\nDo c.\n  at f.cpp:1 (g())\n  in the tensor hook") ==
         "a: b.\nDo c.");
   CHECK(without_places("") == "");
+  CHECK(with_places_inside("a: b.\nDo c.\n  at f.cpp:1 (g())\n  in the tensor hook") ==
+        "a: b.\nDo c.; at f.cpp:1 (g()); in the tensor hook");
+  CHECK(with_places_inside("a: b.") == "a: b.");
 }
