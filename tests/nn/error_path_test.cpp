@@ -49,7 +49,7 @@ TEST_CASE("an error in a module names the nearest line of the user's and the mod
     CAPTURE(text);
     CHECK(text.starts_with("linear: "));
     CHECK(contains(text, here(kBlockLine)));
-    CHECK(contains(text, "(BlockImpl::forward()), in blocks.2.fc of Net"));
+    CHECK(contains(text, "forward()), in blocks.2.fc of Net"));
     CHECK(std::count(text.begin(), text.end(), '\n') < 5);
   }
 }
