@@ -266,7 +266,12 @@ TEST_CASE("whether integers can be divided is looked at when the graph runs, wit
     const Tensor bad = tensor({int64_t{3}, int64_t{1}});
     CHECK_THROWS_WITH_AS(f(a, bad), doctest::Contains("floor_divide: the divisor is 0 at [1]"),
                          Error);
-    CHECK_THROWS_WITH_AS(f(a, bad), doctest::Contains("faults_test.cpp"), Error);
+    try {
+      f(a, bad);
+      FAIL("it should have thrown");
+    } catch (const Error& e) {
+      CHECK(std::string_view(e.what()).find("faults_test.cpp") != std::string_view::npos);
+    }
     CHECK(counter.equal(ones({2}, kInt64)));
     CHECK_THROWS_WITH_AS(compile([](Tensor x, Tensor y) { return x.pow(y - 5); }, options)(a, b),
                          doctest::Contains("pow: the exponent is negative at [0]"), Error);

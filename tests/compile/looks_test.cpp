@@ -53,7 +53,7 @@ TEST_CASE("what is done with the single numbers that looks give waits with them"
           const Tensor y = x.matmul(x);
           w.sub_(g);
           return std::vector<Tensor>{sum, y};
-        }).str() == "matmul [sum sub] add");
+        }).str() == "matmul sum add sub");
 }
 
 TEST_CASE("a number that somebody holds is written in its place: what comes next may fail") {

@@ -87,10 +87,10 @@ TEST_CASE("empty operands give empty products, and an empty inner dimension give
 }
 
 TEST_CASE("errors of products show the shapes and say what to do") {
-  CHECK(error_of([] { matmul(ones({8, 64}), ones({10, 64})); }) ==
+  CHECK(base::without_places(error_of([] { matmul(ones({8, 64}), ones({10, 64})); })) ==
         "matmul: inner sizes differ: a is [8, 64], b is [10, 64] (64 against 10).\nIf b holds one "
         "row per output, pass transpose(b).");
-  CHECK(error_of([] { matmul(ones({2, 3}), ones({4})); }) ==
+  CHECK(base::without_places(error_of([] { matmul(ones({2, 3}), ones({4})); })) ==
         "matmul: inner sizes differ: a is [2, 3], b is [4] (3 against 4).");
   CHECK(contains(error_of([] { matmul(ones({2, 2}), ones({2, 2}, kFloat64)); }),
                  "operands must have one type, got f32 and f64"));
