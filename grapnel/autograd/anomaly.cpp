@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/base/at_fork.h"
 #include "grapnel/ops/functions.h"
 #include "grapnel/ops/effect.h"
 #include "grapnel/ops/record.h"
@@ -21,7 +22,7 @@ struct Setting {
   bool on = false, check_nan = true;
 };
 struct Settings {
-  static inline std::mutex mutex;
+  static inline constinit base::ProcessMutex mutex{base::ForkOrder::settings};
   static inline uint64_t last_number = 0;
   static std::vector<Setting>& all() {
     static auto* const settings = new std::vector<Setting>(1);  // guards may outlive statics

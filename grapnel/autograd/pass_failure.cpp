@@ -4,6 +4,8 @@
 #include <exception>
 #include <mutex>
 
+#include "grapnel/base/at_fork.h"
+
 
 namespace grapnel::engine {
 
@@ -13,7 +15,7 @@ struct Listener {
   std::vector<const TensorImpl*> leaves;
 };
 struct Listeners {
-  std::mutex mutex;
+  base::ProcessMutex mutex{base::ForkOrder::settings};
   std::vector<Listener> all;
 };
 Listeners& listeners() {

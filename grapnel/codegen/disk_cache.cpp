@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "grapnel/base/at_fork.h"
 #include "grapnel/base/error.h"
 #include "grapnel/base/log.h"
 #include "grapnel/base/trusted_file.h"
@@ -88,7 +89,7 @@ bool is_ours_alone(const struct stat& info) {
 
 /// Once for a folder, since it would be said for every kernel.
 void warn_of_folder(const std::string& folder, const struct stat& info) {
-  static std::mutex mutex;
+  static constinit base::ProcessMutex mutex{base::ForkOrder::settings};
   static std::set<std::string>* const told = new std::set<std::string>();
   {
     const std::lock_guard lock(mutex);

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "grapnel/base/at_fork.h"
 #include "grapnel/base/log.h"
 #include "grapnel/base/short_name.h"
 #include "grapnel/base/source_site.h"
@@ -77,7 +78,7 @@ class ModulePath final : public base::Remembered {
 
   static const ModulePath* only(const ModulePath* outer, std::string name) {
     using Paths = std::map<std::pair<const ModulePath*, std::string>, ModulePath>;
-    static std::mutex mutex;
+    static constinit base::ProcessMutex mutex{base::ForkOrder::settings};
     static Paths& all = *new Paths;
     const std::lock_guard lock(mutex);
     return &all.try_emplace({outer, name}, outer, name).first->second;

@@ -31,7 +31,7 @@ SYMBOLS = {
 OF_AN_OBJECT = {
     "autograd/checkpoint.cpp": 1, "autograd/hook_table.h": 1, "autograd/meta.h": 2, "autograd/node.h": 1, "base/versioned.h": 1,
     "compile/replay.h": 1, "compile/session.h": 1, "data/data_loader.cpp": 1, "dist/communicator_threads.cpp": 2, "dist/executor.cpp": 1,
-    "dist/future.h": 1, "dist/process_group.cpp": 1, "hooks/nan_guard.cpp": 1, "nn/module.h": 1, "tensor/hook_list.h": 2,
+    "dist/future.h": 1, "dist/run_threads.cpp": 1, "dist/process_group.cpp": 1, "hooks/nan_guard.cpp": 1, "nn/module.h": 1, "tensor/hook_list.h": 2,
 }
 # Locks of the process that a child never takes, or that are registered by hand.
 OF_THE_PROCESS = {
