@@ -25,7 +25,8 @@ enum class ForkOrder : uint8_t {
   plans,         ///< ops/kernels/onednn.h
   generator,     ///< ops/generator.cpp
   ranks,         ///< dist/executor.cpp, dist/init.cpp
-  /// autograd/anomaly.cpp, autograd/pass_failure.cpp, codegen/disk_cache.cpp, nn/call.cpp
+  /// autograd/anomaly.cpp, autograd/pass_failure.cpp, codegen/disk_cache.cpp,
+  /// compile/dump.cpp, nn/call.cpp
   settings,
   failures,      ///< base/context.cpp
   places,        ///< base/symbolizer.cpp

@@ -2,8 +2,13 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <mutex>
 #include <ostream>
+#include <sstream>
 
+#include "grapnel/base/at_fork.h"
+#include "grapnel/base/context.h"
+#include "grapnel/base/log.h"
 #include "grapnel/capture/graph.h"
 #include "grapnel/codegen/jit.h"
 
@@ -17,8 +22,9 @@ std::ostream* from_environment() {
   const char* const path = std::getenv("GRAPNEL_DUMP");
   if (!path || !*path) return nullptr;
   auto* const file = new std::ofstream(path, std::ios::app);  // graphs are made until the end
-  check(file->is_open(), "GRAPNEL_DUMP: ", path, " cannot be written.");
-  return file;
+  if (file->is_open()) return file;
+  base::warn(str("GRAPNEL_DUMP: ", path, " cannot be written, so graphs are not written down."));
+  return nullptr;
 }
 
 std::ostream*& stream() {
@@ -116,8 +122,12 @@ void dump_plan(std::ostream& out, const Trace& trace, const Simplified& simplifi
 
 void dump_kernel(std::ostream& out, const codegen::BlockProgram& program) {
   out << program.str() << '\n';
-  for (const base::Isa isa : {base::Isa::baseline, base::Isa::avx2, base::Isa::avx512})
-    out << "; for " << base::name_of(isa) << '\n' << codegen::ir_of(program, isa);
+  try {
+    for (const base::Isa isa : {base::Isa::baseline, base::Isa::avx2, base::Isa::avx512})
+      out << "; for " << base::name_of(isa) << '\n' << codegen::ir_of(program, isa);
+  } catch (const Error& e) {
+    out << "; " << base::message_of(e) << '\n';
+  }
 }
 
 /// As the plan has it, and as it may be looked up later for the sizes at hand.
@@ -141,7 +151,8 @@ void dump_kernels(std::ostream& out, const Trace& trace, const Plan& plan) {
 std::ostream* dump_stream() { return stream(); }
 void set_dump_stream(std::ostream* out) { stream() = out; }
 
-void dump(std::ostream& out, const Trace& trace, const Simplified& simplified, const Plan& plan) {
+void dump(std::ostream& stream, const Trace& trace, const Simplified& simplified, const Plan& plan) {
+  std::ostringstream out;
   out << "= trace\n";
   dump_trace(out, trace);
   out << "= key\n";
@@ -150,7 +161,11 @@ void dump(std::ostream& out, const Trace& trace, const Simplified& simplified, c
   dump_plan(out, trace, simplified, plan);
   out << "= kernels\n";
   dump_kernels(out, trace, plan);
-  out << "= end\n" << std::flush;
+  out << "= end\n";
+  // Several threads may compile at the same time.
+  static constinit base::ProcessMutex mutex{base::ForkOrder::settings};
+  const std::lock_guard lock(mutex);
+  stream << out.str() << std::flush;
 }
 
 }  // namespace grapnel::compile_detail

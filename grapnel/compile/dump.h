@@ -19,7 +19,7 @@ void set_dump_stream(std::ostream* out);
 
 /// The trace, its key, the plan, and every kernel for every instruction set: a line `= PART` before
 /// each.
-void dump(std::ostream& out, const capture::Trace& trace, const Simplified& simplified,
+void dump(std::ostream& stream, const capture::Trace& trace, const Simplified& simplified,
           const Plan& plan);
 
 }  // namespace grapnel::compile_detail
