@@ -43,7 +43,7 @@ void add_failure_listener(std::weak_ptr<FailureListener> listener,
   l.all.push_back({std::move(listener), std::move(leaves)});
 }
 
-void tell_failure_listeners() noexcept {
+void tell_failure_listeners() noexcept try {
   std::vector<std::shared_ptr<FailureListener>> concerned;
   {
     Listeners& l = listeners();
@@ -60,6 +60,8 @@ void tell_failure_listeners() noexcept {
   const std::string what = current_message();
   // Without the lock: they wait for what the failure ends.
   for (const auto& listener : concerned) listener->pass_failed(what);
+} catch (...) {
+  // Without memory for it nobody is told; the failure under way says more.
 }
 
 }  // namespace grapnel::engine

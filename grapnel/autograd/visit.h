@@ -67,7 +67,6 @@ class RunningHook final : public base::Context {
   std::shared_ptr<const base::Remembered> remember() const override;
 
  private:
-  static const RunningHook* enter(const RunningHook* hook);
   void show(const Tensor& t) {
     if (t.defined()) shown_.push_back(t.impl_ptr());
   }

@@ -111,7 +111,11 @@ void append_note(std::string& text, const std::string& line) {
   constexpr std::string_view key = " registered at ";
   if (const size_t at = line.find(key); at != line.npos) {
     const std::string_view site = std::string_view(line).substr(at, line.find(',', at) - at);
-    if (std::string_view(text).substr(from).find(site) != text.npos) return;
+    const std::string_view told = std::string_view(text).substr(from);
+    const size_t known = told.find(site);
+    // "train.cpp:1" is no "train.cpp:12".
+    if (known != told.npos && (known + site.size() == told.size() || !is_word(told[known + site.size()])))
+      return;
   }
   const auto lines = std::count(text.begin() + static_cast<std::ptrdiff_t>(from), text.end(), '\n');
   if (static_cast<size_t>(lines) > kMostNotes) {

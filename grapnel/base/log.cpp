@@ -39,9 +39,9 @@ void base::warn(const std::string& message) {
 }
 
 bool base::first_at(const void* call_site, const char* what) {
-  static auto* mutex = new std::mutex;
+  static constinit base::ProcessMutex mutex{base::ForkOrder::warnings};
   static auto* seen = new std::set<std::pair<const void*, std::string_view>>;
-  std::lock_guard lock(*mutex);
+  std::lock_guard lock(mutex);
   return seen->emplace(call_site, what).second;
 }
 

@@ -115,6 +115,11 @@ std::shared_ptr<const Executable> find_or_make(
     std::shared_ptr<const Executable> executable = make();
     promise.set_value(executable);
     return executable;
+  } catch (const Error& e) {
+    evict(key);
+    // Of its own for those who wait: whoever catches one may add to its text.
+    promise.set_exception(std::make_exception_ptr(Error(e.what())));
+    throw;
   } catch (...) {
     evict(key);
     promise.set_exception(std::current_exception());

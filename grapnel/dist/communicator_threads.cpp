@@ -35,6 +35,23 @@ struct Line {
   std::map<uint64_t, std::shared_ptr<class ThreadFamily>> successors;
 };
 
+/// An exception of its own for each rank: whoever catches one may add to its text.
+std::exception_ptr copy_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CommTimeout& e) {
+    return std::make_exception_ptr(e);
+  } catch (const CommMismatch& e) {
+    return std::make_exception_ptr(e);
+  } catch (const CommAborted& e) {
+    return std::make_exception_ptr(e);
+  } catch (const Error& e) {
+    return typeid(e) == typeid(Error) ? std::make_exception_ptr(e) : error;
+  } catch (...) {
+    return error;
+  }
+}
+
 /// What all families of one call of run_threads share: renewed ones are of the same ranks.
 class ThreadWorld {
  public:
@@ -223,7 +240,7 @@ class ThreadFamily {
     auto pending = std::exchange(pending_, {});
     lock.unlock();
     // What all ranks have called already is still carried out.
-    for (auto& [deadline, posted] : pending) posted.first->done.set_error(why);
+    for (auto& [deadline, posted] : pending) posted.first->done.set_error(copy_of(why));
     lock.lock();
   }
 
@@ -254,7 +271,7 @@ class ThreadFamily {
           execute(ops);
           for (auto& op : ops) op->done.set_result(std::move(op->result));
         } catch (...) {
-          for (auto& op : ops) op->done.set_error(std::current_exception());
+          for (auto& op : ops) op->done.set_error(copy_of(std::current_exception()));
         }
         ops.clear();
         lock.lock();
@@ -298,10 +315,14 @@ class ThreadFamily {
 
 std::shared_ptr<ThreadFamily> ThreadWorld::make_family(const std::shared_ptr<ThreadWorld>& world) {
   std::shared_ptr<ThreadFamily> family(new ThreadFamily(world), ThreadFamily::end);
-  const std::lock_guard lock(world->mutex_);
-  std::erase_if(world->families_, [](const auto& known) { return known.expired(); });
-  world->families_.push_back(family);
-  if (!world->lost_.empty()) family->abort(world->lost_);
+  std::string lost;
+  {
+    const std::lock_guard lock(world->mutex_);
+    std::erase_if(world->families_, [](const auto& known) { return known.expired(); });
+    world->families_.push_back(family);
+    lost = world->lost_;
+  }
+  if (!lost.empty()) family->abort(lost);
   return family;
 }
 void ThreadWorld::lose(const std::string& text) {

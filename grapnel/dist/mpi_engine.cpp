@@ -79,6 +79,7 @@ void MpiEngine::shut_down() {
 }
 
 void MpiEngine::last_words(const std::string& text) noexcept {
+  if (home_.is_elsewhere()) return;  // a child by fork; MPI is its parent's
   // Whatever this thread was doing, it may hold a lock; so nothing here waits for long.
   const auto until = Clock::now() + std::chrono::milliseconds(500);
   const auto in_time = [&](std::mutex& mutex) {

@@ -10,6 +10,7 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/log.h"
 #include "grapnel/ops/functions.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel::dist {
 
@@ -190,8 +191,14 @@ ReducerStats Reducer::stats() const {
 void Reducer::lower_precision() {
   if (!options_.reduced_precision) return;
   NoGradGuard no_grad;
-  for (Slot& slot : slots_) {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
     if (slot.full.defined()) continue;
+    // A recorded step that does not run takes set_data back, and so what stands beside it.
+    if (record::active())
+      record::on_undo([self = weak_from_this(), i] {
+        if (const auto reducer = self.lock()) reducer->slots_[i].full = {};
+      });
     slot.full = slot.tensor.detach();
     slot.tensor.set_data(slot.full.to(options_.reduced_precision->parameters));
   }

@@ -72,6 +72,10 @@ void Reducer::write_back(Bucket& bucket, const Tensor& flat) {
   for (size_t k = 0; k < bucket.members.size(); ++k) {
     Slot& slot = slots_[bucket.members[k]];
     if (slot.full.defined()) {
+      if (record::active())
+        record::on_undo([self = weak_from_this(), i = bucket.members[k], full = slot.full] {
+          if (const auto reducer = self.lock()) reducer->slots_[i].full = full;
+        });
       slot.tensor.set_data(slot.full);
       slot.full = {};
       if (used_anywhere_[bucket.members[k]])

@@ -95,6 +95,11 @@ OptimizerParamState& Optimizer::state_of(const Tensor& param) {
 
 Update Optimizer::update_of(const Tensor& param, const Tensor& grad, Slot& slot,
                             std::function<void()>& restore) {
+  if (!(grad.impl().sizes == param.impl().sizes)) [[unlikely]]
+    fail("step: grad() of parameter ", slot.number, " has shape ", grad.shape(),
+         ", the parameter itself ", param.shape(),
+         ".\nIts data was replaced since backward(); clear the gradient (zero_grad) and run "
+         "backward() again.");
   // A recorded step that does not run has neither moved the parameter nor counted. It has counted
   // once it begins to move it.
   if (record::active()) restore = restorer(slot.state);
@@ -111,11 +116,6 @@ Update Optimizer::update_of(const Tensor& param, const Tensor& grad, Slot& slot,
 
 void Optimizer::add_update(UpdatePass& pass, const Tensor& param, const Tensor& grad, Slot& slot) {
   if (!grad.defined()) return;
-  if (!(grad.impl().sizes == param.impl().sizes)) [[unlikely]]
-    fail("step: grad() of parameter ", slot.number, " has shape ", grad.shape(),
-         ", the parameter itself ", param.shape(),
-         ".\nIts data was replaced since backward(); clear the gradient (zero_grad) and run "
-         "backward() again.");
   std::function<void()> restore;
   pass.add(update_of(param, grad, slot, restore));
 }
@@ -177,12 +177,13 @@ bool Optimizer::record_step_unless(const Tensor& skip) {
     if (has_hooks(hooks->step_pre) || has_hooks(hooks->step_post)) return false;
   if (!record::active() || !gives_updates()) return false;
   NoGradGuard no_grad;
+  take_over_groups();
   std::vector<std::function<void()>> restores;
   UpdatePass pass;
   for (const OptimizerParamGroup& group : groups_)
     for (const Tensor& p : group.params())
       if (p.grad().defined())
-        pass.add(unless(skip, update_of(p, p.grad(), *find(p), restores.emplace_back())));
+        pass.add(unless(skip, update_of(p, p.grad(), slot_of(p), restores.emplace_back())));
   invoke_detail::call(
       invoke_detail::Kind::effect,
       [restores = std::move(restores)](const variable_list& x) -> variable_list {

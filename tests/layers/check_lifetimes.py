@@ -39,7 +39,7 @@ OF_THE_PROCESS = {
     "codegen/llvm/compile.cpp": "1 taken inside the lock of jit.cpp", "codegen/llvm/link.cpp": "2 taken inside the lock of jit.cpp",
     "dist/init.cpp": "1 of MPI, which has no children", "dist/mpi_engine.h": "2 of MPI", "dist/mpi_ledger.h": "1 of MPI",
 }
-LOCK = re.compile(r"^\s*(?:static |mutable |constinit |inline )*(?:std::(?:shared_|recursive_|timed_)?mutex|(?:base::)?SpinLock) \w+")
+LOCK = re.compile(r"^\s*(?:static |mutable |constinit |inline )*(?:std::(?:shared_|recursive_|timed_)?mutex|(?:base::)?SpinLock) \w+|.*new std::mutex")
 
 
 def objects(build):
