@@ -42,9 +42,12 @@ def main():
     runs = []
     for kind in KINDS:
         for end in ENDS:
+            # A sanitizer's own allocator is not looked after around forks: the child hangs in it if another thread was inside.
+            if sanitized and end == "fork":
+                continue
             environment = {}
-            # What a process leaves behind when it ends in the middle of something, or in a child, is no leak.
-            if end in ("exit_in_hook", "fork"):
+            # What a process leaves behind when it ends in the middle of something is no leak.
+            if end == "exit_in_hook":
                 environment["ASAN_OPTIONS"] = "detect_leaks=0"
             runs.append((f"{kind}, {end}", [program, kind, end], environment))
     valgrind = None if sanitized else shutil.which("valgrind")
