@@ -54,7 +54,7 @@ class ProcessMutex {
   ProcessMutex& operator=(const ProcessMutex&) = delete;
 
   void lock() {
-    if (registry_.load(std::memory_order_acquire) != Registry::entered) [[unlikely]]
+    if (!entered_.load(std::memory_order_acquire)) [[unlikely]]
       enter_registry();
     mutex_.lock();
   }
@@ -69,8 +69,7 @@ class ProcessMutex {
   void enter_registry() noexcept;
 
   std::mutex mutex_;
-  enum class Registry : uint8_t { none, entering, entered };
-  std::atomic<Registry> registry_{Registry::none};
+  std::atomic<bool> entered_{false};  ///< into the registry of what a fork waits for
   Handlers at_fork_;
 };
 

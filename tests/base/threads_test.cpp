@@ -162,3 +162,24 @@ TEST_CASE("a fork waits for whoever is inside a process-wide lock, and finds it 
   writer.join();
   CHECK(failed == 0);
 }
+
+TEST_CASE("a fork finds no lock half entered into the registry of locks") {
+  std::atomic<ProcessMutex*> latest{new ProcessMutex(ForkOrder::workers)};
+  constexpr int locks = 24;  // the thread sanitizer ends programs that hold more than 64 at once
+  std::atomic<int> forks{0};
+  std::thread writer([&] {
+    for (int i = 0; i < locks; ++i) {
+      while (forks <= i) std::this_thread::yield();
+      auto* mutex = new ProcessMutex(i % 2 ? ForkOrder::workers : ForkOrder::settings);
+      latest = mutex;  // before its first use, which is what enters it
+      const std::lock_guard lock(*mutex);
+    }
+  });
+  int failed = 0;
+  for (int i = 0; i < locks; ++i) {
+    ++forks;
+    failed += in_child([&] { const std::lock_guard lock(*latest.load()); }) != 0;
+  }
+  writer.join();
+  CHECK(failed == 0);
+}
