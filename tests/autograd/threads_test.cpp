@@ -2,6 +2,8 @@
 /// GRAPNEL_STRESS_SECONDS=600 all pairs together take that long.
 #include <chrono>
 #include <cstdlib>
+#include <mutex>
+#include <string>
 #include <thread>
 
 #include "tests/autograd/vectors.h"
@@ -21,9 +23,29 @@ struct Shared {
   Generator generator{7};
   data::DatasetPtr dataset =
       std::make_shared<data::TensorDataset>(arange(40.0).view({20, 2}), arange(20));
+  Tensor stepped = ones({8}, requires_grad());
+  optim::SGD sgd{{stepped}, 0.1};
+  std::mutex stepping;  // one thread at a time steps, the others change the hooks
+  dist::ProcessGroup group = dist::single_rank();
+
+  // A graph that one thread at a time frees, and then makes anew.
+  Tensor freed;
+  std::mutex reading, freeing;
+
   Shared() {
     middle.retain_grad();
     graph = (middle * middle).sum();
+    stepped.set_grad(zeros({8}));
+    renew();
+  }
+  void renew() {
+    Tensor fresh = (w * w).exp().sum();
+    const std::lock_guard lock(reading);
+    freed = fresh;
+  }
+  Tensor to_free() {
+    const std::lock_guard lock(reading);
+    return freed;
   }
 };
 
@@ -37,6 +59,17 @@ const Action actions[] = {
     {"backward through one graph", [](Shared& s) { s.graph.backward({}, true); }},
     {"gradients of one graph",
      [](Shared& s) { CHECK(autograd::grad({s.graph}, {s.w}, {}, true)[0].defined()); }},
+    {"freeing one graph",
+     [](Shared& s) {
+       const std::unique_lock frees(s.freeing, std::try_to_lock);
+       try {
+         s.to_free().backward({}, !frees.owns_lock());
+       } catch (const Error& e) {
+         CHECK_FALSE(frees.owns_lock());
+         CHECK(std::string(e.what()).find("already been freed") != std::string::npos);
+       }
+       if (frees.owns_lock()) s.renew();
+     }},
     {"create_graph", [](Shared& s) { (s.w * s.w).sum().backward({}, true, true); }},
     {"tensor hooks",
      [](Shared& s) {
@@ -75,7 +108,29 @@ const Action actions[] = {
      }},
     {"global hooks",
      [](Shared&) {
-       nn::register_module_forward_hook([](nn::Module&, const nn::Args&, const Tensor&) {}).remove();
+       nn::register_module_forward_hook([](nn::Module&, const nn::Args&, const Tensor&) {
+       }).remove();
+     }},
+    {"hooks of an optimiser",
+     [](Shared& s) {
+       auto before = s.sgd.register_step_pre_hook([](optim::Optimizer&) {});
+       auto after = s.sgd.register_step_post_hook([](optim::Optimizer&) {});
+       if (const std::unique_lock steps(s.stepping, std::try_to_lock); steps.owns_lock())
+         s.sgd.step();
+       before.remove();
+       after.remove();
+     }},
+    {"hooks of all optimisers",
+     [](Shared&) {
+       auto before = optim::register_optimizer_step_pre_hook([](optim::Optimizer&) {});
+       auto after = optim::register_optimizer_step_post_hook([](optim::Optimizer&) {});
+       Tensor own = ones({3}, requires_grad());
+       optim::SGD sgd({own}, 0.5);
+       own.sum().backward();
+       sgd.step();
+       CHECK(own.equal(full({3}, 0.5)));
+       before.remove();
+       after.remove();
      }},
     {"one compiled function", [](Shared& s) { CHECK(s.compiled(ones({9})).dim() == 0); }},
     {"compiling",
@@ -94,6 +149,23 @@ const Action actions[] = {
        const auto hook = hooks::compress(kBFloat16, {}, {.min_bytes = 0});
        autograd::SavedTensorHooks scope(hook.pack, hook.unpack);
        (s.w * 2).exp().sum().backward();
+     }},
+    {"grad modes",
+     [](Shared& s) {
+       const NoGradGuard no_grad;
+       CHECK_FALSE((s.w * 2).requires_grad());
+     }},
+    {"autocast",
+     [](Shared& s) {
+       const Autocast scope(kBFloat16);
+       const Tensor y = s.layer(ones({2, 8}));
+       CHECK(y.dtype() == kBFloat16);
+       y.sum().backward();
+     }},
+    {"anomaly mode",
+     [](Shared& s) {
+       const DetectAnomalyGuard guard;
+       (s.w * 2).tanh().sum().backward();
      }},
     {"random numbers",
      [](Shared& s) {
@@ -121,13 +193,20 @@ const Action actions[] = {
        data::DataLoader loader(s.dataset, {.batch_size = 5, .workers = 1});
        for (const auto& batch : loader.epoch(0)) CHECK(batch.data.defined());
      }},
-    {"ranks",
-     [](Shared&) {
-       dist::ProcessGroup group = dist::single_rank();
-       group.all_reduce(ones({2})).wait();
+    {"one group of ranks, with a handle for each thread",
+     [](Shared& s) {
+       dist::ProcessGroup own = s.group;
+       own.all_reduce(ones({2})).wait();
      }},
-    {"places in messages",
-     [](Shared& s) { CHECK_THROWS_AS(s.w.view({3, 3}), Error); }},
+    {"groups of ranks",
+     [](Shared&) {
+       dist::run_threads(2, [](dist::ProcessGroup group) {
+         Tensor t = ones({2});
+         group.all_reduce(t).wait();
+         CHECK(t.equal(full({2}, 2.0)));
+       });
+     }},
+    {"places in messages", [](Shared& s) { CHECK_THROWS_AS(s.w.view({3, 3}), Error); }},
 };
 
 }  // namespace
