@@ -35,7 +35,7 @@ OF_AN_OBJECT = {
 }
 # Locks of the process that a child never takes, or that are registered by hand.
 OF_THE_PROCESS = {
-    "base/at_fork.h": "1 inside ProcessMutex", "codegen/jit.cpp": "2 registered", "compile/cache.cpp": "1 registered",
+    "base/at_fork.h": "1 inside ProcessMutex", "base/at_fork.cpp": "1 held by the fork itself", "codegen/jit.cpp": "2 registered", "compile/cache.cpp": "1 registered",
     "codegen/llvm/compile.cpp": "1 taken inside the lock of jit.cpp", "codegen/llvm/link.cpp": "2 taken inside the lock of jit.cpp",
     "dist/init.cpp": "1 of MPI, which has no children", "dist/mpi_engine.h": "2 of MPI", "dist/mpi_ledger.h": "1 of MPI",
 }
