@@ -3,7 +3,7 @@
 
     check_ends.py BUILD
 
-Each pair is a run of tests/lifetimes/ends.cpp. Where valgrind is installed and the build has no sanitizer of its own, the
+Each pair is a run of tests/lifetimes/ends.cpp, as a program or as a plugin that is closed. Where valgrind is installed and the build has no sanitizer of its own, the
 ends that destructors bring about are run under it, too.
 """
 import concurrent.futures
@@ -50,6 +50,7 @@ def main():
             if end == "exit_in_hook":
                 environment["ASAN_OPTIONS"] = "detect_leaks=0"
             runs.append((f"{kind}, {end}", [program, kind, end], environment))
+        runs.append((f"{kind}, dlclose", [str(build / "tests" / "plugin_host"), str(build / "tests" / "ends_plugin.so"), kind], {}))
     valgrind = None if sanitized else shutil.which("valgrind")
     if valgrind:
         for kind, end in WATCHED:

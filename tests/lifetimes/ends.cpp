@@ -172,9 +172,8 @@ struct RanksThing final : Thing {
 };
 
 struct LoaderThing final : Thing {
-  data::DataLoader loader{
-      std::make_shared<data::TensorDataset>(arange(1000.0), arange(1000)),
-      {.batch_size = 10, .workers = 2}};
+  data::DataLoader loader{std::make_shared<data::TensorDataset>(arange(1000.0), arange(1000)),
+                          {.batch_size = 10, .workers = 2}};
   data::Epoch epoch = loader.epoch(0);
   data::Epoch::Iterator at = epoch.begin();
   void use() override {
@@ -274,6 +273,15 @@ void exit_in_hook(const std::string& kind) {
 }
 
 }  // namespace
+
+/// What a program calls that has loaded all this as a plugin (plugin_host.cpp).
+extern "C" void use_once(const char* kind) {
+  try {
+    make(kind)->use();
+  } catch (const std::exception& e) {
+    must(false, e.what());
+  }
+}
 
 int main(int argc, char** argv) {
   if (argc != 3) {
