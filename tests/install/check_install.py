@@ -85,6 +85,30 @@ __attribute__((constructor)) static void ran(void) { puts("planted code ran"); }
 """
 
 
+SYSTEM = re.compile(r"(linux-vdso|ld-linux-x86-64|lib(c|m|dl|pthread|gcc_s|stdc\+\+|z))\.so")
+
+
+def one_folder(prefix, folder, compiler):
+    """The folder of docs/shipping.md needs nothing but what is part of any system."""
+    listed = re.search(r"^ {4}app/\n((?: {6}.*\n)+)", (ROOT / "docs/shipping.md").read_text(), re.M)[1].split()
+    folder.mkdir()
+    toy = HERE / "toy" / "toy.cpp"
+    pc = next(prefix.glob("lib*/**/pkgconfig"))
+    flags = run("pkg-config", "--cflags", "--libs", "grapnel", PKG_CONFIG_PATH=str(pc)).split()
+    flags = [flag for flag in flags if "-rpath" not in flag]  # of the installation, which will not be there
+    run(compiler, "-std=c++20", toy, "-o", folder / "program", *flags, "-Wl,-rpath,$ORIGIN,--disable-new-dtags")
+    known = dict(re.findall(r"^\s(\S+) .*x86-64.* => (\S+)$", run("/sbin/ldconfig", "-p"), re.M))
+    for name in listed[1:]:
+        shutil.copy(next(prefix.rglob(name), known.get(name)), folder / name)
+    # A module is loaded by the program, whose run path serves what it needs.
+    needed = run("ldd", folder / "program") + run("ldd", folder / "libgrapnel_llvm.so", LD_LIBRARY_PATH=str(folder))
+    outside = {line.split()[0] for line in needed.splitlines() if f"{folder}/" not in line and not SYSTEM.search(line)}
+    unused = set(listed[1:]) - {"libgrapnel_llvm.so"} - set(re.findall(r"^\s(\S+) =>", needed, re.M))
+    if outside or unused:
+        raise RuntimeError(f"docs/shipping.md leaves out {sorted(outside)}, and lists {sorted(unused)} which nobody needs:\n{needed}")
+    return run(folder / "program")
+
+
 def planted_modules(prefix, folder, compiler):
     """Modules that others could have put where a program lies, beside its folder, or where it is run, are not loaded."""
     toy, evil = folder.with_name("toy_with_cmake") / "toy", folder / "evil.so"
@@ -137,7 +161,10 @@ def main():
                 tree = folder / "build"
                 build_like(build, tree, change)
             run("cmake", "--install", tree, "--prefix", prefix)
-            for way in (toy_with_cmake, toy_with_pkg_config, planted_modules, *([the_command] if settings["GRAPNEL_COMMAND"] == "ON" else [])):
+            ways = [toy_with_cmake, toy_with_pkg_config, planted_modules]
+            ways += [one_folder] if variant == "static" and has_llvm else []
+            ways += [the_command] if settings["GRAPNEL_COMMAND"] == "ON" else []
+            for way in ways:
                 try:
                     printed = way(prefix, folder / way.__name__, compiler)
                     print(f"{variant}, {way.__name__}: {printed.strip()}")
