@@ -48,6 +48,7 @@ class RefCount {
   mutable std::atomic<uint32_t> count_{1};
 };
 
+/// Owns an object together with others: `std::shared_ptr` in one word.
 template <class T>
 class IntrusivePtr {
  public:
@@ -146,9 +147,11 @@ std::strong_ordering operator<=>(const IntrusivePtr<T>& a, const IntrusivePtr<T>
 
 }  // namespace grapnel
 
+/// @cond
 template <class T>
 struct std::hash<grapnel::IntrusivePtr<T>> {
   size_t operator()(const grapnel::IntrusivePtr<T>& p) const noexcept {
     return std::hash<T*>{}(p.get());
   }
 };
+/// @endcond

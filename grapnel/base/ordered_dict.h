@@ -15,6 +15,7 @@ namespace grapnel {
 template <class Key, class Value>
 class OrderedDict {
  public:
+  /// A key and its value.
   class Item {
    public:
     Item(Key key, Value value) : pair_(std::move(key), std::move(value)) {}

@@ -38,6 +38,12 @@ class CommMismatch : public CommError {
  public:
   using CommError::CommError;
 };
+/// A communication hook, or something after it, threw. The original exception is nested:
+/// std::rethrow_if_nested.
+class CommHookError : public Error {
+ public:
+  using Error::Error;
+};
 
 using Clock = std::chrono::steady_clock;
 /// A call with the memory of one rank.

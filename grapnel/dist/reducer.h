@@ -28,13 +28,6 @@
 
 namespace grapnel::dist {
 
-/// A communication hook, or something after it, threw. The original exception is nested:
-/// std::rethrow_if_nested.
-class CommHookError : public Error {
- public:
-  using Error::Error;
-};
-
 struct Parameter {
   std::string name;
   Tensor tensor;

@@ -11,6 +11,7 @@
 
 namespace grapnel::io {
 
+/// What an object is saved to and loaded from: tensors, numbers and texts, each under a name.
 class Archive {
  public:
   using Value = std::variant<Scalar, std::string>;

@@ -58,6 +58,7 @@ struct Boxed {
 };
 }  // namespace detail
 
+/// An argument or a result of a module: `value.to<Tensor>()` where it is a tensor.
 class Value {
  public:
   using List = std::vector<Tensor>;
@@ -193,6 +194,7 @@ T Value::to() const {
 /// name, in the order of the names. For results: one place per element of a tuple, list or map,
 /// otherwise a single one; tensors inside elements of a tuple follow as above.
 struct Places {
+  /// A tensor, and the place that it is in.
   struct Found {
     size_t place;
     Tensor* tensor;
