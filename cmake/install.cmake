@@ -17,19 +17,10 @@ write_basic_package_version_file(GrapnelConfigVersion.cmake COMPATIBILITY SameMi
 install(FILES ${PROJECT_BINARY_DIR}/GrapnelConfig.cmake ${PROJECT_BINARY_DIR}/GrapnelConfigVersion.cmake
               cmake/GrapnelDependencies.cmake DESTINATION ${package_dir})
 
-# Values in gdb. It loads FOLDER/gdb/auto-load/PATH/OF/LIBRARY-gdb.py by itself, so the file goes there for a shared library, too.
-install(FILES tools/gdb_printers.py DESTINATION ${CMAKE_INSTALL_DATADIR}/grapnel)
-if(BUILD_SHARED_LIBS)
-  install(CODE "
-    file(COPY_FILE \"${PROJECT_SOURCE_DIR}/tools/gdb_printers.py\" \"${PROJECT_BINARY_DIR}/libgrapnel.so.${PROJECT_VERSION}-gdb.py\")
-    file(INSTALL \"${PROJECT_BINARY_DIR}/libgrapnel.so.${PROJECT_VERSION}-gdb.py\" DESTINATION
-         \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/gdb/auto-load\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}\")")
-endif()
-
 # A static library brings its dependencies to the user's link line; a shared one names them itself.
 set(pc_depends "-pthread")
 if(NOT BUILD_SHARED_LIBS)
-  string(PREPEND pc_depends "-ldnnl -ldw -lz ")
+  string(PREPEND pc_depends "-Wl,-u,grapnel_gdb_printers -ldnnl -ldw -lz ")
   if(GRAPNEL_LLVM OR GRAPNEL_MPI)
     string(APPEND pc_depends " -Wl,-rpath,\${libdir}")  # where the modules are
   endif()

@@ -1,6 +1,6 @@
 """Shows Grapnel's values in gdb: `print x` says `f32[2, 3] {1, 2, 3, 4, 5, 6}` instead of a pointer.
 
-gdb loads this file by itself with an installed shared library (if its folder is one that gdb trusts). Otherwise:
+gdb loads this file by itself, out of a program that contains the static library or from beside a shared one, if it trusts the folder. Otherwise:
 
     (gdb) source <prefix>/share/grapnel/gdb_printers.py
 

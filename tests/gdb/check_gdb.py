@@ -18,22 +18,31 @@ EXPECTED = {
 }
 
 
-def main():
-    program = pathlib.Path(sys.argv[1], "tests", "gdb_values")
-    commands = ["set confirm off", f"source {ROOT / 'tools/gdb_printers.py'}", "break stop_here", "run"]
+def missing(program, way, *options):
+    """What gdb does not show when it is told of the printers in this way."""
+    commands = ["break stop_here", "run"]
     for name in EXPECTED:
         commands += [f"output {name}", "echo \\n"]
     arguments = [argument for command in commands for argument in ("-ex", command)]
-    output = subprocess.run(["gdb", "-nx", "-batch", *arguments, str(program)], text=True, stdout=subprocess.PIPE,
+    output = subprocess.run(["gdb", "-nx", "-batch", *options, *arguments, str(program)], text=True, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, check=False, timeout=120).stdout
     lines = output.splitlines()
-    missing = [f"{name}: no line says {text}" for name, text in EXPECTED.items() if not any(line.endswith(text) for line in lines)]
-    if missing:
-        print(output)
-    for problem in missing:
+    problems = [f"{way}, {name}: no line says {text}" for name, text in EXPECTED.items() if not any(line.endswith(text) for line in lines)]
+    return [output, *problems] if problems else []
+
+
+def main():
+    build = pathlib.Path(sys.argv[1])
+    program = build / "tests" / "gdb_values"
+    ways = {"sourced": ["-ex", f"source {ROOT / 'tools/gdb_printers.py'}"]}
+    if (build / "grapnel/libgrapnel.a").exists():  # a shared library has the printers beside it where it is installed
+        ways["from the program"] = ["-iex", f"set auto-load safe-path {program.resolve()}"]
+    results = [missing(program, way, *options) for way, options in ways.items()]
+    for problem in sum(results, []):
         print(problem)
-    print(f"{len(EXPECTED) - len(missing)} passed, {len(missing)} failed")
-    return 1 if missing else 0
+    failed = sum(bool(problems) for problems in results)
+    print(f"{len(results) - failed} passed, {failed} failed")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -69,15 +69,17 @@ def the_command(prefix, folder, compiler):
     return run(prefix / "bin" / "grapnel", "doctor")
 
 
-def printers(prefix):
-    """gdb finds how to show values: by itself beside a shared library, else under one name everywhere."""
-    found = sorted(str(path.relative_to(prefix)) for path in (prefix / "share").rglob("*.py"))
-    for library in {path.resolve() for path in prefix.rglob("libgrapnel.so")}:
-        beside = pathlib.Path("share/gdb/auto-load", *library.parts[1:-1], f"{library.name}-gdb.py")
-        if str(beside) not in found:
-            raise RuntimeError(f"no {beside} among {found}")
-    if "share/grapnel/gdb_printers.py" not in found:
-        raise RuntimeError(f"no gdb_printers.py among {found}")
+def printers(prefix, folder):
+    """gdb finds how to show values: in the program or beside a shared library, if it trusts them, and under one name everywhere."""
+    if not (prefix / "share/grapnel/gdb_printers.py").exists():
+        raise RuntimeError("no share/grapnel/gdb_printers.py")
+    library = next(prefix.glob("lib*/**/pkgconfig")).parent
+    for toy in (folder / "toy_with_cmake/toy", folder / "toy_with_pkg_config.pc"):
+        shown = run("gdb", "-nx", "-batch", "-iex", f"set auto-load safe-path {folder}", "-iex",
+                    f"set auto-load scripts-directory {prefix}/share/gdb/auto-load", "-ex", "break main", "-ex", "run", "-ex", "info pretty-printer",
+                    toy, LD_LIBRARY_PATH=str(library))
+        if not re.search(r"^  grapnel\n    Shape\n    Tensor$", shown, re.M):
+            raise RuntimeError(f"gdb does not know how to show the values of {toy}:\n{shown}")
 
 
 PLANTED = """#include <stdio.h>
@@ -176,7 +178,7 @@ def main():
                     print(f"{variant}, {way.__name__}: {error}")
                     failed += 1
             try:
-                printers(prefix)
+                printers(prefix, folder)
                 passed += 1
             except RuntimeError as error:
                 print(f"{variant}: {error}")

@@ -6,7 +6,7 @@
                       io, nn, optim <- hooks; hooks, data <- train; nn, optim <- dist
                       ops <- capture <- codegen <- compile -> autograd
 
-An arrow carries on: nn may include base. grapnel.h and compat/ stand above all folders and may
+An arrow carries on: nn may include base. grapnel.h, gdb_printers.cpp and compat/ stand above all folders and may
 include anything; nothing in a folder includes them.
 """
 import pathlib
@@ -29,7 +29,7 @@ ARROWS = {
     "codegen": ["capture"],
     "compile": ["codegen", "autograd"],
 }
-UMBRELLA = {"grapnel.h", "compat"}
+UMBRELLA = {"grapnel.h", "compat", "gdb_printers.cpp"}
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]grapnel/([^"/>]+)')
 
