@@ -16,6 +16,7 @@
 #include <span>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "grapnel/base/at_fork.h"
 #include "grapnel/base/error.h"
@@ -63,13 +64,19 @@ bool is_users_symbol(std::string_view symbol) {
     if (symbol.starts_with(prefix)) return false;
   return symbol != "_start";
 }
-bool is_users_module(std::string_view path) {
-  const std::string_view file = path.substr(path.rfind('/') + 1);
+std::string_view file_name(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);
+}
+/// Below the library and its user.
+bool is_systems_module(std::string_view path) {
   for (const std::string_view prefix :
-       {"libgrapnel", "libc.", "libc-", "libstdc++", "libc++", "libpthread", "libgcc_s", "ld-linux",
-        "libtsan", "libasan", "libubsan", "linux-vdso", "[vdso"})
-    if (file.starts_with(prefix)) return false;
-  return true;
+       {"libc.", "libc-", "libstdc++", "libc++", "libpthread", "libgcc_s", "ld-linux", "libtsan",
+        "libasan", "libubsan", "linux-vdso", "[vdso"})
+    if (file_name(path).starts_with(prefix)) return true;
+  return false;
+}
+bool is_users_module(std::string_view path) {
+  return !is_systems_module(path) && !file_name(path).starts_with("libgrapnel");
 }
 
 std::string in_module(const char* symbol, uint64_t offset, const char* module) {
@@ -151,6 +158,8 @@ class Symbolizer {
       const char* const source = ::dwarf_diename(unit);
       const bool librarys = source != nullptr && is_library_unit(module, source, call);
       if (librarys && outside_only) return {.messenger = is_messenger(source), .text = {}};
+      // The C library has lines where its debug information is installed.
+      if (outside_only && is_systems_module(module_file(module))) return {};
       if (Place place = by_lines(unit, call - bias, librarys); !place.text.empty()) {
         if (place.text.find(" (") == std::string::npos)
           if (const char* const name = ::dwfl_module_addrname(module, call))
@@ -198,17 +207,16 @@ class Symbolizer {
     if (file == nullptr) return {};
     std::string innermost = str(file, ":", number);
     if (librarys) return {.text = std::move(innermost)};
-    Dwarf_Die* found = nullptr;
-    const int count = ::dwarf_getscopes(unit, address, &found);
-    const std::unique_ptr<Dwarf_Die, decltype(&std::free)> scopes(found, &std::free);
+    std::vector<Dwarf_Die> found = scopes_of(unit, address);
+    const size_t count = found.size();
     bool messenger = is_messenger(file);
-    for (int i = 0; i < count && !is_outside(file); ++i) {
+    for (size_t i = 0; i < count && !is_outside(file); ++i) {
       if (::dwarf_tag(&found[i]) == DW_TAG_subprogram) break;
       if (::dwarf_tag(&found[i]) != DW_TAG_inlined_subroutine) continue;
       if (!call_of(unit, &found[i], &file, &number)) break;
       if (is_outside(file)) {
         std::string text = str(file, ":", number);
-        for (int k = i + 1; k < count; ++k)
+        for (size_t k = i + 1; k < count; ++k)
           if (const int tag = ::dwarf_tag(&found[k]); tag == DW_TAG_inlined_subroutine) {
             text += function_of(&found[k]);
             break;
@@ -220,11 +228,25 @@ class Symbolizer {
       messenger = messenger && is_messenger(file);
     }
     if (!is_outside(file)) return {.messenger = messenger, .text = std::move(innermost)};
-    for (int i = 0; i < count; ++i)
+    for (size_t i = 0; i < count; ++i)
       if (const int tag = ::dwarf_tag(&found[i]); tag == DW_TAG_inlined_subroutine)
         return {true, false, true, innermost + function_of(&found[i])};
       else if (tag == DW_TAG_subprogram) break;
     return {true, false, true, std::move(innermost)};
+  }
+
+  /// What the code at an address was inlined into, innermost first.
+  static std::vector<Dwarf_Die> scopes_of(Dwarf_Die* unit, Dwarf_Addr address) {
+    using List = std::unique_ptr<Dwarf_Die, decltype(&std::free)>;
+    Dwarf_Die* found = nullptr;
+    if (::dwarf_getscopes(unit, address, &found) <= 0) return {};
+    const List lexical(found, &std::free);
+    // Behind an inlined function that list goes on with the scopes that it was written in, not with
+    // those that it was inlined into.
+    found = nullptr;
+    const int count = ::dwarf_getscopes_die(&lexical.get()[0], &found);
+    const List around(found, &std::free);
+    return count <= 0 ? std::vector<Dwarf_Die>() : std::vector<Dwarf_Die>(found, found + count);
   }
 
   /// The place where an inlined function was called.
@@ -249,8 +271,9 @@ class Symbolizer {
         ::dwarf_formstring(::dwarf_attr_integrate(scope, DW_AT_linkage_name, &attribute));
     const char* const name = mangled != nullptr ? mangled : ::dwarf_diename(scope);
     if (name == nullptr) return {};
-    return name == std::string_view("operator()") ? " (lambda)"
-                                                  : str(" (", short_function_name(name), ")");
+    // A lambda has no mangled name here, and its own lists what it was instantiated with.
+    const bool lambda = mangled == nullptr && std::string_view(name).starts_with("operator()");
+    return lambda ? " (lambda)" : str(" (", short_function_name(name), ")");
   }
 
   static const char* module_file(Dwfl_Module* module) {

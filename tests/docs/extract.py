@@ -4,7 +4,7 @@
     extract.py ROOT DOCUMENT OUT.cpp
 
 A section (from one ## heading to the next) becomes one test case, with its ```cpp blocks in their order. What a reader can imagine but a compiler
-cannot stands in comments that no reader sees, between or before the blocks:
+cannot stands in comments that no reader sees, between or before the blocks. Includes stand there, in a block, or in a sentence (`#include <iostream>`):
 
     <!-- given
     Tensor x = randn({8, 2});
@@ -20,6 +20,7 @@ PIECE = re.compile(r"^## (?P<heading>.*?)$|^<!-- given\n(?P<given>.*?)^-->$|^```
 # A document shows values without using them.
 RELAXED = ["unused-variable", "unused-but-set-variable", "unused-value", "unused-result", "shadow"]
 HOISTED = re.compile(r"^#include .*$", re.M)
+ASSUMED = re.compile(r"`(#include [^`]+)`")
 
 
 def problem_with(root, document, code):
@@ -38,7 +39,7 @@ def main():
     root, document, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
     name = document.relative_to(root)
     text = document.read_text()
-    sections, heading, includes = {}, "the beginning", []
+    sections, heading, includes = {}, "the beginning", ASSUMED.findall(text)
     for piece in PIECE.finditer(text):
         if piece["heading"]:
             heading = piece["heading"]
@@ -47,15 +48,15 @@ def main():
         problem = problem_with(root, name, code) if piece["code"] else None
         if problem:
             sys.exit(problem)
+        includes += HOISTED.findall(code)
         if problem is None:
-            includes += HOISTED.findall(code)
             line = text.count("\n", 0, piece.start()) + 2
             # Compilers then name the line of the document.
             sections.setdefault(heading, []).append(f'#line {line} "{name}"\n' + HOISTED.sub("", code).replace("using namespace grapnel;", ""))
     cases = "".join(f'TEST_CASE("{name}: {title}") {{\n{"".join(parts)}}}\n\n' for title, parts in sections.items()
                     if any(line.strip() for part in parts for line in part.splitlines()[1:]))
     includes = "".join(f"{line}\n" for line in dict.fromkeys(includes) if "grapnel/grapnel.h" not in line)
-    out.write_text(f"// Made from {name} by tests/docs/extract.py.\n#include <doctest/doctest.h>\n\n#include <iostream>\n\n#include \"grapnel/grapnel.h\"\n{includes}\n"
+    out.write_text(f"// Made from {name} by tests/docs/extract.py.\n#include <doctest/doctest.h>\n\n#include \"grapnel/grapnel.h\"\n{includes}\n"
                    "using namespace grapnel;\n" + "".join(f'#pragma GCC diagnostic ignored "-W{w}"\n' for w in RELAXED) + "\n" + cases)
 
 
