@@ -132,7 +132,10 @@ std::string shorten(std::string_view name, bool is_function) {
 
 std::string short_function_name(const char* symbol) {
   const std::string name = demangled(symbol);
-  // A name of C, which has no parameters to cut.
+  // Generic lambdas with many parameters are too much for some demanglers.
+  if (name.starts_with("_Z"))
+    for (const std::string_view local : {"ENKUl", "ENUl"})
+      if (name.find(local) != name.npos) return "lambda";
   return shorten(name, true);
 }
 
