@@ -4,7 +4,9 @@
 
 #include "grapnel/autograd/pass.h"
 #include "grapnel/autograd/pass_failure.h"
+#include "grapnel/base/context.h"
 #include "grapnel/base/fresh_stack.h"
+#include "grapnel/base/source_site.h"
 
 namespace grapnel {
 
@@ -86,7 +88,17 @@ void backward(const variable_list& tensors, const variable_list& grad_tensors,
 }
 
 void queue_callback(std::function<void()> fn) {
-  queue_callback(std::move(fn), std::numeric_limits<int>::max());
+  const base::SourceSite site{__builtin_return_address(0)};
+  queue_callback(
+      [fn = std::move(fn), site] {
+        try {
+          fn();
+        } catch (...) {
+          base::note("in the end-of-pass callback queued at " + base::describe(site));
+          throw;
+        }
+      },
+      std::numeric_limits<int>::max());
 }
 
 void queue_callback(std::function<void()> fn, int depth) {

@@ -46,14 +46,17 @@ class HookPlace final : public base::Remembered {
       name_ = base::short_type_name(node->name());
     }
   }
+  /// "tensor hook 'clip' registered at train.cpp:12, at mul"
   std::string hook() const {
-    const std::string begin = str("in the ", describe(label_, kind_));
+    const std::string begin = str(describe(label_, kind_));
     if (!is_leaf_) return name_.empty() ? begin : str(begin, ", at ", name_);
     return str(begin, ", at the leaf ", name_.empty() ? "" : "'" + name_ + "' ", "of shape ", shape_);
   }
-  std::string text() const override {
+  /// The same with the line of the call.
+  std::string place() const {
     return site_ ? str(hook(), ", called at ", base::describe({site_})) : hook();
   }
+  std::string text() const override { return "in the " + place(); }
 
  private:
   const HookLabel label_;
@@ -71,7 +74,7 @@ std::shared_ptr<const base::Remembered> RunningHook::remember() const {
 }
 
 std::string hook_at(const HookLabel& label, HookKind kind, const Node& node) {
-  return HookPlace(label, kind, &node).hook();
+  return "in the " + HookPlace(label, kind, &node).hook();
 }
 
 void note_hook(const HookLabel& label, HookKind kind, const Node& node) noexcept {
@@ -94,28 +97,38 @@ std::string RunningHook::who_looks_at(const Tensor& t) {
 
 namespace {
 
+template <class... What>
+[[noreturn]] void refuse(const HookLabel& label, HookKind kind, const Node& node,
+                         const What&... what) {
+  fail("the ", HookPlace(label, kind, &node).place(), ", ", what...);
+}
+
 /// Fails unless a hook's replacement looks like the gradient it replaces.
 void check_replacement(const Tensor& before, const Tensor& after, const HookLabel& label,
-                       HookKind kind) {
-  check(before.defined(), "the ", describe(label, kind),
-        " returned a gradient where there was none.\nReturn nothing for an undefined gradient.");
-  check(after.dtype() == before.dtype(), "the ", describe(label, kind),
-        " changed the type of the gradient from ", before.dtype(), " to ", after.dtype(),
-        ".\nConvert the result back: result.to(grad.dtype()).");
-  check(after.shape() == before.shape(), "the ", describe(label, kind),
-        " changed the size of the gradient from ", before.shape(), " to ", after.shape(), ".");
-  check(after.device() == before.device(), "the ", describe(label, kind),
-        " moved the gradient from ", before.device(), " to ", after.device(), ".");
+                       HookKind kind, const Node& node) {
+  if (!before.defined()) [[unlikely]]
+    refuse(label, kind, node,
+           "returned a gradient where there was none.\nReturn nothing for an undefined gradient.");
+  if (after.dtype() != before.dtype()) [[unlikely]]
+    refuse(label, kind, node, "changed the type of the gradient from ", before.dtype(), " to ",
+           after.dtype(), ".\nConvert the result back: result.to(grad.dtype()).");
+  if (!(after.shape() == before.shape())) [[unlikely]]
+    refuse(label, kind, node, "changed the size of the gradient from ", before.shape(), " to ",
+           after.shape(), ".");
+  if (after.device() != before.device()) [[unlikely]]
+    refuse(label, kind, node, "moved the gradient from ", before.device(), " to ", after.device(),
+           ".");
 }
 
 /// Takes over a list hook's result after checking it entry by entry.
 void take_list(Grads& current, variable_list& result, const HookLabel& label, HookKind kind,
                const Node& node) {
-  check(result.size() == current.size(), "the ", describe(label, kind), " returned ", result.size(),
-        " gradients, expected ", current.size(), ".");
+  if (result.size() != current.size()) [[unlikely]]
+    refuse(label, kind, node, "returned ", result.size(), " gradients, expected ", current.size(),
+           ".");
   for (size_t i = 0; i < result.size(); ++i) {
     if (result[i].defined() && !result[i].is_same(current[i])) {
-      check_replacement(current[i], result[i], label, kind);
+      check_replacement(current[i], result[i], label, kind, node);
       TapeObserver::notify_hook(label, kind, node, result[i]);
       if (AnomalyMode::should_check_nan()) [[unlikely]]
         anomaly::check_hook_result(result[i], node, label, kind);
@@ -149,7 +162,7 @@ void fail_written(const HookLabel& label, HookKind kind) {
 }
 
 void take(Tensor& grad, Tensor& result, const HookContext& told) {
-  check_replacement(grad, result, *told.label, HookKind::tensor);
+  check_replacement(grad, result, *told.label, HookKind::tensor, *told.node);
   grad = std::move(result);
   TapeObserver::notify_hook(*told.label, HookKind::tensor, *told.node, grad);
   if (AnomalyMode::should_check_nan()) [[unlikely]]

@@ -111,8 +111,8 @@ void Reducer::write_grad(Slot& slot, const Tensor& view, const Tensor& averaged)
 void Reducer::run_after_hooks() {
   for (const Bucket& bucket : buckets_)
     for (size_t i : bucket.members)
-      if (const auto entries = slots_[i].after->snapshot())
-        for (const auto& entry : *entries) entry->hook(slots_[i].tensor);
+      call_hooks(*slots_[i].after, "after-reduction hook", nullptr,
+                 [&](const auto& hook) { hook(slots_[i].tensor); });
 }
 
 // The other ranks must not wait for this one: see Note [A rank that fails] in data_parallel.h.

@@ -27,10 +27,10 @@ void check_name(const std::string& name, const char* what) {
 template <class T>
 T through_hooks(const HookList<std::function<T(Module&, const std::string&, const T&)>>& hooks,
                 Module& module, const std::string& name, T value, bool (*given)(const T&)) {
-  if (const auto entries = hooks.snapshot())
-    for (const auto& entry : *entries)
-      if (T replacement = entry->hook(module, name, value); given(replacement))
-        value = std::move(replacement);
+  call_hooks(hooks, "registration hook", &typeid(module), [&](const auto& hook) {
+    if (T replacement = hook(module, name, value); given(replacement))
+      value = std::move(replacement);
+  });
   return value;
 }
 /// Whether `wanted` is `root` or anywhere below it.

@@ -8,10 +8,10 @@ namespace grapnel::nn {
 
 namespace {
 
-template <class List, class... A>
-void run_hooks(const List& list, A&&... args) {
-  if (const auto entries = list.snapshot())
-    for (const auto& entry : *entries) entry->hook.call(args...);
+template <class Hook, class... A>
+void run_hooks(const HookList<Hook>& list, HookKind kind, Module& module, A&... args) {
+  call_hooks(list, grapnel::name(kind), &typeid(module),
+             [&](const Hook& hook) { hook.call(module, args...); });
 }
 
 std::string path_of(const std::string& prefix) {
@@ -34,7 +34,7 @@ StateDict Module::state_dict(const std::string& prefix, bool keep_vars) {
 
 void Module::save_to(StateDict& out, const std::string& prefix, bool keep_vars) {
   out.metadata[path_of(prefix)]["version"] = int64_t{1};
-  run_hooks(hooks_.state_dict_pre, *this, prefix, keep_vars);
+  run_hooks(hooks_.state_dict_pre, HookKind::state_dict_pre, *this, prefix, keep_vars);
   const auto put = [&](const NamedTensors& tensors) {
     for (const auto& item : tensors) {
       if (!item->defined() || std::ranges::count(transient_buffers_, item.key())) continue;
@@ -44,7 +44,8 @@ void Module::save_to(StateDict& out, const std::string& prefix, bool keep_vars) 
   put(parameters_);
   put(buffers_);
   for (auto& child : children_) child.value()->save_to(out, prefix + child.key() + ".", keep_vars);
-  run_hooks(hooks_.state_dict_post, *this, out, prefix, out.metadata[path_of(prefix)]);
+  run_hooks(hooks_.state_dict_post, HookKind::state_dict_post, *this, out, prefix,
+            out.metadata[path_of(prefix)]);
 }
 
 /// One load under way. Values are copied as the walk goes, so that post-hooks see them, and put
@@ -78,7 +79,7 @@ void Module::load_from(Loading& loading, const std::string& prefix) {
                       loading.keys.missing_keys,
                       loading.keys.unexpected_keys,
                       loading.errors};
-  run_hooks(hooks_.load_pre, *this, context);
+  run_hooks(hooks_.load_pre, HookKind::load_state_dict_pre, *this, context);
 
   const auto take = [&](const NamedTensors& tensors) {
     for (const auto& item : tensors) {
@@ -110,7 +111,7 @@ void Module::load_from(Loading& loading, const std::string& prefix) {
     if (!expected) loading.keys.unexpected_keys.push_back(item.key());
   }
   for (auto& child : children_) child.value()->load_from(loading, prefix + child.key() + ".");
-  run_hooks(hooks_.load_post, *this, loading.keys);
+  run_hooks(hooks_.load_post, HookKind::load_state_dict_post, *this, loading.keys);
 }
 
 IncompatibleKeys Module::load_state_dict(const StateDict& state_dict, bool strict) {

@@ -14,9 +14,8 @@ OptimizerHooks& global_optimizer_hooks() {
 
 namespace {
 template <class Hook, class... A>
-void run_hooks(const HookList<Hook>& list, A&... args) {
-  if (const auto entries = list.snapshot())
-    for (const auto& e : *entries) e->hook(args...);
+void run_hooks(const HookList<Hook>& list, const char* kind, Optimizer& optimizer, A&... args) {
+  call_hooks(list, kind, &typeid(optimizer), [&](const Hook& hook) { hook(optimizer, args...); });
 }
 }  // namespace
 
@@ -122,12 +121,12 @@ void Optimizer::add_update(UpdatePass& pass, const Tensor& param, const Tensor& 
 
 Tensor Optimizer::step(LossClosure closure) {
   OptimizerHooks& global = global_optimizer_hooks();
-  run_hooks(global.step_pre, *this, closure);
-  run_hooks(hooks_.step_pre, *this, closure);
+  run_hooks(global.step_pre, "step pre-hook", *this, closure);
+  run_hooks(hooks_.step_pre, "step pre-hook", *this, closure);
   take_over_groups();
   Tensor loss = run(closure);
-  run_hooks(hooks_.step_post, *this);
-  run_hooks(global.step_post, *this);
+  run_hooks(hooks_.step_post, "step post-hook", *this);
+  run_hooks(global.step_post, "step post-hook", *this);
   return loss;
 }
 
@@ -235,7 +234,7 @@ void Optimizer::zero_grad(bool set_to_none) {
 }
 
 OptimizerStateDict Optimizer::state_dict() {
-  run_hooks(hooks_.save_pre, *this);
+  run_hooks(hooks_.save_pre, "state_dict pre-hook", *this);
   take_over_groups();
   OptimizerStateDict out;
   for (const OptimizerParamGroup& group : groups_) {
@@ -248,13 +247,13 @@ OptimizerStateDict Optimizer::state_dict() {
     }
     out.param_groups.push_back(std::move(saved));
   }
-  run_hooks(hooks_.save_post, *this, out);
+  run_hooks(hooks_.save_post, "state_dict post-hook", *this, out);
   return out;
 }
 
 void Optimizer::load_state_dict(const OptimizerStateDict& state_dict) {
   OptimizerStateDict dict = state_dict;
-  run_hooks(hooks_.load_pre, *this, dict);
+  run_hooks(hooks_.load_pre, "load_state_dict pre-hook", *this, dict);
   take_over_groups();
 
   check(dict.param_groups.size() == groups_.size(), "load_state_dict: the saved optimiser has ",
@@ -291,7 +290,7 @@ void Optimizer::load_state_dict(const OptimizerStateDict& state_dict) {
   }
   for (auto& [slot, state] : states) slot->state = std::move(state);
   for (size_t g = 0; g < groups_.size(); ++g) groups_[g].set_options(std::move(options[g]));
-  run_hooks(hooks_.load_post, *this);
+  run_hooks(hooks_.load_post, "load_state_dict post-hook", *this);
 }
 
 }  // namespace grapnel::optim

@@ -12,10 +12,14 @@
 #include <mutex>
 #include <source_location>
 #include <string>
+#include <string_view>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
+#include "grapnel/base/context.h"
 #include "grapnel/base/error.h"
+#include "grapnel/base/short_name.h"
 #include "grapnel/base/spin_lock.h"
 #include "grapnel/tensor/hook.h"
 
@@ -164,5 +168,24 @@ class HookList {
   std::atomic<State*> raw_{nullptr};
   std::shared_ptr<State> state_;
 };
+
+/// Calls each hook of a list as it is now. What goes wrong in one is told with its name: it is a
+/// `kind` ("step pre-hook"), of an `owner` if one is given.
+template <class Hook, class Call>
+void call_hooks(const HookList<Hook>& list, std::string_view kind, const std::type_info* owner,
+                Call&& call) {
+  const auto entries = list.snapshot();
+  if (!entries) return;
+  const base::HookCodeScope user;
+  for (const auto& entry : *entries) {
+    try {
+      call(entry->hook);
+    } catch (...) {
+      base::note(str("in the ", entry->describe(kind), owner ? ", of " : "",
+                     owner ? base::short_type_name(*owner) : ""));
+      throw;
+    }
+  }
+}
 
 }  // namespace grapnel

@@ -178,6 +178,117 @@ TEST_CASE("an exception that passes many hooks is told with the first and the la
   CHECK(std::count(text.begin(), text.end(), '\n') < 6);
 }
 
+TEST_CASE("hooks of optimisers are named, in an Error and in explain()") {
+  using Register = std::function<HookHandle(optim::Optimizer&, const std::function<void()>&)>;
+  using Run = std::function<void(optim::Optimizer&)>;
+  const auto step = [](optim::Optimizer& o) { o.step(); };
+  const auto save = [](optim::Optimizer& o) { (void)o.state_dict(); };
+  const auto load = [](optim::Optimizer& o) { o.load_state_dict({}); };
+  struct Case {
+    const char* kind;
+    int line;
+    Register add;
+    Run run;
+  };
+#define ADD(method, ...)                                                                   \
+  __LINE__, [](optim::Optimizer& o, const std::function<void()>& fail_now) -> HookHandle { \
+    return o.method([fail_now](__VA_ARGS__) { fail_now(); }, {.name = "mine"});            \
+  }
+  const std::vector<Case> cases = {
+      {"step pre-hook", ADD(register_step_pre_hook, optim::Optimizer&), step},
+      {"step post-hook", ADD(register_step_post_hook, optim::Optimizer&), step},
+      {"state_dict pre-hook", ADD(register_state_dict_pre_hook, optim::Optimizer&), save},
+      {"state_dict post-hook",
+       ADD(register_state_dict_post_hook, optim::Optimizer&, optim::OptimizerStateDict&), save},
+      {"load_state_dict pre-hook",
+       ADD(register_load_state_dict_pre_hook, optim::Optimizer&, optim::OptimizerStateDict&), load},
+  };
+#undef ADD
+  for (const Case& c : cases) {
+    CAPTURE(c.kind);
+    const std::string told =
+        str("\n  in the ", c.kind, " 'mine' ", registered_at(c.line), ", of SGD");
+    const auto run = [&](const std::function<void()>& fail_now) {
+      optim::SGD sgd({ones({2}, requires_grad())}, optim::SGDOptions(0.1));
+      c.add(sgd, fail_now);
+      c.run(sgd);
+    };
+    const std::string beside = explained<Stop>([&] { run([] { throw Stop(7); }); });
+    CHECK(beside == "stop" + told);
+    const std::string inside = full_error_text([&] { run([] { (void)(ones({3}) + ones({4})); }); });
+    CHECK(inside.starts_with("add: "));
+    CHECK(inside.ends_with(told));
+  }
+}
+
+TEST_CASE("hooks on saving, loading and registration are named") {
+  const auto stop = [](auto&&...) { throw Stop(7); };
+  const auto told = [](const char* kind, int line) {
+    return str("stop\n  in the ", kind, " 'mine' ", registered_at(line), ", of LinearImpl");
+  };
+  const auto check_named = [&](const char* kind, int line, auto&& add) {
+    nn::Linear fc(2, 2);
+    const ScopedHook hook = add(*fc);
+    CHECK(explained<Stop>([&] { fc->load_state_dict(fc->state_dict()); }) == told(kind, line));
+  };
+  check_named("state_dict pre-hook", __LINE__ + 1, [&](nn::Module& m) {
+    return m.register_state_dict_pre_hook(stop, {.name = "mine"});
+  });
+  check_named("state_dict post-hook", __LINE__ + 1, [&](nn::Module& m) {
+    return m.register_state_dict_post_hook(stop, {.name = "mine"});
+  });
+  check_named("load_state_dict pre-hook", __LINE__ + 1, [&](nn::Module& m) {
+    return m.register_load_state_dict_pre_hook(stop, {.name = "mine"});
+  });
+  check_named("load_state_dict post-hook", __LINE__ + 1, [&](nn::Module& m) {
+    return m.register_load_state_dict_post_hook(stop, {.name = "mine"});
+  });
+  const auto refuse = [](nn::Module&, const std::string&, const Tensor&) { throw Stop(7); };
+  const ScopedHook hook = nn::register_module_parameter_registration_hook(refuse, {"mine"});
+  CHECK(explained<Stop>([] {
+          nn::Linear(2, 2);
+        }).starts_with("stop\n  in the registration hook 'mine' " + registered_at(__LINE__ - 2)));
+}
+
+TEST_CASE("a callback for the end of a pass is named by the line that queued it") {
+  const Tensor x = ones({2}, requires_grad());
+  int line = 0;
+  x.register_hook([&](const Tensor&) {
+    line = __LINE__ + 1;
+    autograd::queue_callback([] { throw Stop(1); });
+    asm volatile("");
+  });
+  const std::string text = explained<Stop>([&] { x.sum().backward(); });
+  CAPTURE(text);
+  CHECK(text.starts_with("stop\n  in the end-of-pass callback queued at "));
+  CHECK(contains(text, str("hook_error_test.cpp:", line)));
+}
+
+TEST_CASE("a gradient that does not fit is told with the hook and the node or leaf") {
+  const Tensor x = ones({2}, requires_grad());
+  x.set_name("x");
+  const int line = __LINE__ + 1;
+  const Tensor y = x * 3;
+  const std::string called = ", at mul, called at ";
+  const auto text_of = [&](const auto& add) {
+    const ScopedHook hook = add();
+    return full_error_text([&] { y.sum().backward({}, true); });
+  };
+  const auto longer = [](const Tensor&) { return ones({7}); };
+  std::string text = text_of([&] { return y.register_hook(longer, {"mine"}); });
+  CAPTURE(text);
+  CHECK(text.starts_with("the tensor hook 'mine' " + registered_at(__LINE__ - 2) + called));
+  CHECK(contains(text, str("hook_error_test.cpp:", line)));
+  CHECK(contains(text, "), changed the size of the gradient from [2] to [7]."));
+  text = text_of([&] { return x.register_hook(longer, {"mine"}); });
+  CHECK(contains(text, ", at the leaf 'x' of shape [2], changed the size of the gradient"));
+  text = text_of([&] {
+    return y.grad_fn()->register_prehook([](const variable_list&) { return variable_list(); });
+  });
+  CHECK(contains(text, called));
+  CHECK(contains(text, "), returned 0 gradients, expected 1."));
+}
+
 TEST_CASE("hooks of saved tensors are named") {
   const Tensor x = ones({2}, requires_grad());
   CHECK(contains(explained<Stop>([&] {
