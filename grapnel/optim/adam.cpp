@@ -15,8 +15,10 @@ template <class Before>
 Update adam_step(const Tensor& param, const Tensor& grad, const auto& o, AdamParamState& state,
                  const Before& before) {
   if (!state.exp_avg.defined()) {
-    state.exp_avg = zeros_like(param);
-    state.exp_avg_sq = zeros_like(param);
+    // Both or none, should memory run out.
+    Tensor average = zeros_like(param), squares = zeros_like(param);
+    state.exp_avg = std::move(average);
+    state.exp_avg_sq = std::move(squares);
   }
   if (o.amsgrad() && !state.max_exp_avg_sq.defined()) state.max_exp_avg_sq = zeros_like(param);
   const auto betas = o.betas();
