@@ -2,6 +2,7 @@
 #include "grapnel/capture/run_log.h"
 #include "grapnel/compile/executable.h"
 #include "grapnel/compile/memory.h"
+#include "grapnel/compile/observe.h"
 
 namespace grapnel::compile_detail {
 
@@ -28,28 +29,40 @@ class OpByOp final : public Executable {
     for (const Hold& hold : trace.holds) until[hold.slot] = hold.until;
     size_t over = 0;  // of the holds, which are in the order of their ends
     Memory memory(trace);
-    for (uint32_t i = 0; i < trace.calls.size(); ++i) {
-      const Instruction& call = trace.calls[i];
-      RunLog::reach(trace, i);
-      for (; over < trace.holds.size() && trace.holds[over].until <= i; ++over)
-        if (const SlotId s = trace.holds[over].slot; last_use[s] < i && until[s] <= i)
-          memory.release(s);
-      try {
-        run_call(trace, call, memory);
-      } catch (...) {
-        for (uint32_t k = i; k < trace.calls.size(); ++k) RunLog::left_out(trace, trace.calls[k]);
-        throw;
-      }
-      auto release = [&](std::span<const ValueId> ids) {
-        for (const ValueId id : ids)
-          if (const SlotId s = slot_of(id);
-              s != kNone && last_use[s] == i && (until.empty() || until[s] <= i + 1))
+    RunObserver* const observer = RunObserver::current;
+    if (observer) [[unlikely]]
+      observer->on_graph(trace);
+    uint32_t next = 0;
+    try {
+      while (next < trace.calls.size()) {
+        const uint32_t i = next;
+        const Instruction& call = trace.calls[i];
+        RunLog::reach(trace, i);
+        for (; over < trace.holds.size() && trace.holds[over].until <= i; ++over)
+          if (const SlotId s = trace.holds[over].slot; last_use[s] < i && until[s] <= i)
             memory.release(s);
-      };
-      release(trace.inputs_of(call));
-      release(trace.outputs_of(call));
+        const auto begin = observer ? std::chrono::steady_clock::now() : RunObserver::Time();
+        run_call(trace, call, memory);
+        ++next;
+        if (observer) [[unlikely]] {
+          RunLog::reach(trace, next);
+          observer->on_item(trace, {{&i, 1}, false, begin, std::chrono::steady_clock::now()});
+        }
+        auto release = [&](std::span<const ValueId> ids) {
+          for (const ValueId id : ids)
+            if (const SlotId s = slot_of(id);
+                s != kNone && last_use[s] == i && (until.empty() || until[s] <= i + 1))
+              memory.release(s);
+        };
+        release(trace.inputs_of(call));
+        release(trace.outputs_of(call));
+      }
+      RunLog::reach(trace, next);
+      trace.allocate_results();
+    } catch (...) {
+      for (; next < trace.calls.size(); ++next) RunLog::left_out(trace, trace.calls[next]);
+      throw;
     }
-    trace.allocate_results();
   }
 };
 
