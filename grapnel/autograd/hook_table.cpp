@@ -8,8 +8,9 @@
 namespace grapnel {
 
 namespace {
+/// Nothing for hooks of the library's own, which no line of the user's registered.
 std::string site_of(const std::source_location& site) {
-  return str(site.file_name(), ":", site.line());
+  return site.line() == 0 ? "" : str(site.file_name(), ":", site.line());
 }
 
 template <class Lists, class Fn>
@@ -24,7 +25,8 @@ void for_each_list(Lists& lists, Fn&& fn) {
 std::ostream& operator<<(std::ostream& out, const HookDescription& d) {
   out << grapnel::name(d.kind);
   if (!d.label.name.empty()) out << " '" << d.label.name << "'";
-  return out << " registered at " << site_of(d.label.site);
+  if (d.label.site.line() != 0) out << " registered at " << site_of(d.label.site);
+  return out;
 }
 
 const HookEntry* HookEntries::find(uint64_t id) const {

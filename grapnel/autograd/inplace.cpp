@@ -163,7 +163,7 @@ void check_inplace(const Tensor& self, bool recording, std::string_view op) {
   }
   if (base_meta)
     if (const auto table = first_hooked_view(*base_meta))
-      fail(op, "_: a view of the tensor to change has hooks (", table->infos()[0].site,
+      fail(op, "_: a view of the tensor to change has hooks (", table->infos()[0].place(),
            "). The change would give the view a new node and the hooks would never fire "
            "again.\nRemove them first, or register after the change.");
 }

@@ -87,7 +87,7 @@ void refresh_view(const Tensor& t, AutogradMeta& meta) {
   if (meta.grad_fn && meta.grad_fn->hooks() && meta.grad_fn->hooks()->has_user_hooks()) [[unlikely]]
     fail("a tensor is a view of one that was changed in place, so its gradient takes another way; the "
          "node that it came from, ",
-         meta.grad_fn->name(), ", has hooks (", meta.grad_fn->hooks()->infos()[0].site,
+         meta.grad_fn->name(), ", has hooks (", meta.grad_fn->hooks()->infos()[0].place(),
          "), which would never fire again.\nRemove them, or register them after the change.");
   const TensorImpl& impl = t.impl();
   Tensor fresh;

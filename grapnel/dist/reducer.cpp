@@ -49,12 +49,13 @@ void Reducer::attach_hooks() {
   // A hook of the accumulate node fires after the user's hooks on the leaf and also when no
   // gradient came.
   for (size_t i = 0; i < slots_.size(); ++i)
-    slots_[i].ready_hook = grad_accumulator(slots_[i].tensor)
-                               ->register_hook(
-                                   [this, i](const variable_list&, const variable_list& grads) {
-                                     on_grad(i, grads[0].defined());
-                                   },
-                                   HookOptions("data-parallel: gradient ready"));
+    slots_[i].ready_hook =
+        grad_accumulator(slots_[i].tensor)
+            ->register_hook(
+                [this, i](const variable_list&, const variable_list& grads) {
+                  on_grad(i, grads[0].defined());
+                },
+                HookOptions("data-parallel: gradient ready", std::source_location()));
 }
 
 void Reducer::listen() {

@@ -165,7 +165,7 @@ PerSampleNorms::PerSampleNorms(nn::Module& module, const PerSampleNormsOptions& 
                 NoGradGuard no_grad;
                 state->add(squares(layer, x, g.detach()));
               },
-              "per-sample norms of " + path);
+              {"per-sample norms of " + path, std::source_location()});
         },
         {.name = "per-sample norms"}));
   });

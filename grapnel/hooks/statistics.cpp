@@ -39,7 +39,7 @@ HookHandle Statistics::attach(const std::string& name, const Tensor& tensor) {
   const size_t number = series_.size();
   series_.push_back(std::make_unique<Series>(name, options_.bins));
   handles_.push_back(tensor.register_hook([this, number](const Tensor& g) { add(number, g); },
-                                          "statistics of " + name));
+                                          {"statistics of " + name, std::source_location()}));
   return handles_.back();
 }
 

@@ -67,6 +67,10 @@ struct BackwardCall::Record {
       (hook->hook.after_parameters ? late_hooks : hooks).push_back(std::move(hook));
   }
 
+  /// Stands for those of all hooks where one hook of a node does their work.
+  std::source_location first_site() const {
+    return (hooks.empty() ? late_hooks : hooks).front()->site;
+  }
   Module& get(const std::string& hook) const {
     check(!alive.expired(), "the ", hook, " fires, but its module ", name,
           " is gone.\nMake modules with std::make_shared, so that graphs can keep them.");
@@ -150,7 +154,7 @@ struct BackwardCall::Record {
           [self, number](const variable_list&, const variable_list&) {
             if (engine::current_pass() == number) self->arrive(self->state());
           },
-          HookOptions("after_parameters of " + name)));
+          HookOptions("after_parameters of " + name, late_hooks.front()->site)));
     }
     if (pass.waiting_for == 0) fire_late(pass);
   }
@@ -308,7 +312,7 @@ void BackwardCall::hook_results() {
   if (record->hooks.empty() && record->late_hooks.empty()) return;
   const HookHandle results = after_->register_hook(
       [record](const variable_list& slots, const variable_list&) { record->enter(record, slots); },
-      HookOptions(record->name + " results"));
+      HookOptions(record->name + " results", record->first_site()));
   for (const auto& e : record->hooks) stand_for(*after_, results, e);
   for (const auto& e : record->late_hooks) stand_for(*after_, results, e);
   if (before_->num_inputs() > 0) return;
@@ -337,7 +341,7 @@ void BackwardCall::hook_arguments() {
         pass.grad_input = record->arguments.spread(slots);
         record->arrive(pass);
       },
-      HookOptions(record->name + " arguments"));
+      HookOptions(record->name + " arguments", record->late_hooks.front()->site));
 }
 
 }  // namespace grapnel::nn

@@ -26,7 +26,8 @@ StepInBackward::StepInBackward(Optimizer& optimizer, const StepInBackwardOptions
         optimizer.step_param(leaf);
         leaf.reset_grad();
       };
-      handles_.push_back(p.register_post_accumulate_grad_hook(step, "optimiser step in backward"));
+      handles_.push_back(p.register_post_accumulate_grad_hook(
+          step, {"optimiser step in backward", std::source_location()}));
     }
 }
 

@@ -65,7 +65,8 @@ struct HookInfo {
   HookKind kind = HookKind::tensor;
   int slot = 0;      ///< which output of the node a tensor hook belongs to
   std::string name;  ///< given by the user, or empty
-  std::string site;  ///< file:line of the registration
+  std::string site;  ///< file:line of the registration; empty for a hook of the library's own
+  const std::string& place() const { return site.empty() ? name : site; }
 };
 
 /// Whoever keeps hooks: knows how to drop one by its id.
@@ -165,7 +166,8 @@ struct HookContext {
   std::string tensor_name() const;
 };
 
-/// How a hook is registered: a name for messages and listings; the site is filled in by itself.
+/// How a hook is registered: a name for messages and listings; the site is filled in by itself. An
+/// empty one, `std::source_location()`, is for hooks of the library's own.
 struct HookOptions {
   std::string name;
   std::source_location site = std::source_location::current();
