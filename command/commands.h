@@ -15,6 +15,7 @@ using Action = std::function<int()>;
 /// pass.
 CLI::Validator whole_number(int64_t low, int64_t high = 1'000'000'000);
 CLI::Validator number_above_zero();
+CLI::Validator percent();
 /// Words that HookSpec knows, or "none".
 CLI::Validator hook_words();
 

@@ -114,7 +114,7 @@ Action add_demo(CLI::App& app) {
       ->check(whole_number(0))
       ->capture_default_str();
   flags->add_option("--target", o->target, "Accuracy in per cent that each has to reach")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(percent())
       ->capture_default_str();
   return [o] { return demo(*o); };
 }

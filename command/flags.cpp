@@ -36,6 +36,16 @@ CLI::Validator number_above_zero() {
       "");
 }
 
+CLI::Validator percent() {
+  return CLI::Validator(
+      [](const std::string& text) -> std::string {
+        double value = 0;
+        if (reads(text, value) && value >= 0 && value <= 100) return "";
+        return "must be a number from 0 to 100, got " + text;
+      },
+      "");
+}
+
 CLI::Validator hook_words() {
   return CLI::Validator(
       [](const std::string& text) -> std::string {

@@ -24,19 +24,32 @@ int finish(int status) {
   return command::stop::closed_output;
 }
 
-/// A first word that is no command; the parser would only say that there is none.
-void check_command(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return;
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(command->get_name());
-  if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return;
+std::string joined(const std::vector<std::string>& names, const char* between) {
   std::string all;
-  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-  const std::string meant = command::did_you_mean(argv[1], names);
-  command::check_flag(false, "there is no command '", argv[1], "'.",
-                      meant.empty() ? "" : " Did you mean '" + meant + "'?",
-                      "\nThe commands are ", all, "; grapnel --help explains them.");
+  for (const std::string& name : names) all += (all.empty() ? "" : between) + name;
+  return all;
+}
+
+/// A first word that is no command, or none; the parser would only say that there is none.
+void check_command(const CLI::App& app, int argc, char** argv) {
+  const std::string first = argc < 2 ? "" : argv[1], flag = first.substr(0, first.find('='));
+  const bool is_flag = flag.starts_with('-');
+  if (is_flag && app.get_option_no_throw(flag) != nullptr) return;
+  std::vector<std::string> names, owners;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+    if (is_flag && command->get_option_no_throw(flag) != nullptr)
+      owners.push_back("'grapnel " + command->get_name() + " " + flag + "'");
+  }
+  if (std::find(names.begin(), names.end(), first) != names.end()) return;
+  std::string text = first.empty() ? "a command is missing."
+                     : is_flag     ? "a command comes first, before '" + first + "'."
+                                   : "there is no command '" + first + "'.";
+  if (!owners.empty()) text += " Did you mean " + joined(owners, " or ") + "?";
+  if (const std::string meant = is_flag ? "" : command::did_you_mean(first, names); !meant.empty())
+    text += " Did you mean '" + meant + "'?";
+  command::check_flag(false, text, "\nThe commands are ", joined(names, ", "),
+                      "; grapnel --help explains them.");
 }
 
 }  // namespace

@@ -90,7 +90,13 @@ def help_is_for_newcomers(work):
 def wrong_flags_end_with_status_2_and_name_the_flag(work):
     assert "--colour" in grapnel("train", "--colour", status=2)[1]
     assert "resnet" in grapnel("train", "--model", "resnet", status=2)[1]
-    grapnel(status=2)
+    complaint = grapnel(status=2)[1]
+    assert "a command is missing" in complaint and "train, report, graph, doctor, demo" in complaint
+    complaint = grapnel("--resume", status=2)[1]
+    assert "a command comes first, before '--resume'. Did you mean 'grapnel train --resume'?" in complaint, complaint
+    assert "train, report, graph, doctor, demo" in complaint
+    assert "'grapnel train --steps' or 'grapnel demo --steps'" in grapnel("--steps=3", "train", status=2)[1]
+    assert "before '--colour'.\nThe commands are" in grapnel("--colour", status=2)[1]
     for word, meant in (("trian", "train"), ("reprot", "report"), ("doc", "doctor")):
         assert f"no command '{word}'. Did you mean '{meant}'?" in grapnel(word, "--steps", 3, status=2)[1]
     complaint = grapnel("fly", status=2)[1]
@@ -105,6 +111,8 @@ def wrong_flags_end_with_status_2_and_name_the_flag(work):
         assert f"{flag}: must be a whole number from" in complaint and f"got {value}" in complaint and len(complaint) < 200, complaint
     for rate in ("nan", "inf", "0", "-1", "fast"):
         assert f"--rate: must be a number above 0, got {rate}" in train(work, "wrong", "--rate", rate, status=2)[1]
+    for target in ("nan", "inf", "-1", "101", "all"):
+        assert f"--target: must be a number from 0 to 100, got {target}" in grapnel("demo", "--target", target, status=2)[1]
     assert "contradict" in train(work, "wrong", "--resume", "--overwrite", status=2)[1]
     assert not (work / "wrong").exists()
 
