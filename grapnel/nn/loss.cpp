@@ -23,10 +23,13 @@ void BCEWithLogitsLossImpl::reset() {
   register_buffer("pos_weight", own(options.pos_weight()));
 }
 
+// These may warn, once for each line of the user's, who may call forward() by its name.
 Tensor MSELossImpl::forward(const Tensor& x, const Tensor& target) {
+  const base::ModuleCallSite site(__builtin_return_address(0), /*users=*/false);
   return mse_loss(x, target, options.reduction());
 }
 Tensor L1LossImpl::forward(const Tensor& x, const Tensor& target) {
+  const base::ModuleCallSite site(__builtin_return_address(0), /*users=*/false);
   return l1_loss(x, target, options.reduction());
 }
 Tensor NLLLossImpl::forward(const Tensor& x, const Tensor& target) {
@@ -44,9 +47,11 @@ Tensor BCEWithLogitsLossImpl::forward(const Tensor& x, const Tensor& target) {
                                           options.reduction());
 }
 Tensor SmoothL1LossImpl::forward(const Tensor& x, const Tensor& target) {
+  const base::ModuleCallSite site(__builtin_return_address(0), /*users=*/false);
   return functional::smooth_l1_loss(x, target, options.reduction(), options.beta());
 }
 Tensor HuberLossImpl::forward(const Tensor& x, const Tensor& target) {
+  const base::ModuleCallSite site(__builtin_return_address(0), /*users=*/false);
   return functional::huber_loss(x, target, options.reduction(), options.delta());
 }
 Tensor KLDivLossImpl::forward(const Tensor& x, const Tensor& target) {

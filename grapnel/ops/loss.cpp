@@ -145,7 +145,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& w
 
 void warn_if_broadcast(const char* op, const Tensor& x, const Tensor& target) {
   if (x.shape() == target.shape()) return;
-  const void* const place = base::current_call_site();
+  const void* const place = base::users_call_site();
   if (!base::first_at(place, op)) return;
   base::warn(str(op, ": x has shape ", x.shape(), " and the target ", target.shape(),
                  "; they are broadcast against each other, which is rarely meant (at ",
