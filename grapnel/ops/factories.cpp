@@ -106,18 +106,22 @@ Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, const TensorOptions
 }
 
 Tensor zeros(IntArrayRef sizes, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   if (record::active()) return finish(filled(sizes, options.dtype(), 0), options);
   const Tensor t = fresh(sizes, options.dtype());
   std::memset(t.impl().data(), 0, static_cast<size_t>(t.nbytes()));
   return finish(t, options);
 }
 Tensor ones(IntArrayRef sizes, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return finish(filled(sizes, options.dtype(), 1), options);
 }
 Tensor full(IntArrayRef sizes, const Scalar& value, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return finish(filled(sizes, options.dtype_or(natural_dtype(value)), value), options);
 }
 Tensor scalar_tensor(const Scalar& value, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return finish(filled({}, options.dtype(), value), options);
 }
 
@@ -240,12 +244,15 @@ Tensor empty_like(const Tensor& x, const TensorOptions& options) {
   return empty(x.sizes(), like(x, options));
 }
 Tensor zeros_like(const Tensor& x, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return zeros(x.sizes(), like(x, options));
 }
 Tensor ones_like(const Tensor& x, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return ones(x.sizes(), like(x, options));
 }
 Tensor full_like(const Tensor& x, const Scalar& value, const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
   return full(x.sizes(), value, like(x, options));
 }
 Tensor rand_like(const Tensor& x, const TensorOptions& options) {

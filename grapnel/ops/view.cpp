@@ -38,6 +38,21 @@ Tensor Tensor::reshape(IntArrayRef sizes) const {
   return apply<Reshape>({target}, viewable ? *this : contiguous());
 }
 
+Tensor Tensor::view_as(const Tensor& other) const {
+  GRAPNEL_CALL_SITE;
+  return view(other.shape());
+}
+
+Tensor Tensor::reshape_as(const Tensor& other) const {
+  GRAPNEL_CALL_SITE;
+  return reshape(other.shape());
+}
+
+Tensor Tensor::expand_as(const Tensor& other) const {
+  GRAPNEL_CALL_SITE;
+  return expand(other.shape());
+}
+
 Tensor Tensor::flatten(int64_t start_dim, int64_t end_dim) const {
   GRAPNEL_CALL_SITE;
   if (dim() == 0) return reshape({1});

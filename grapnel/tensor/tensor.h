@@ -106,9 +106,9 @@ class Tensor {
 
   // --- Views and copies (ops/view.cpp) ---
   Tensor view(IntArrayRef sizes) const;
-  Tensor view_as(const Tensor& other) const { return view(other.shape()); }
+  Tensor view_as(const Tensor& other) const;
   Tensor reshape(IntArrayRef sizes) const;
-  Tensor reshape_as(const Tensor& other) const { return reshape(other.shape()); }
+  Tensor reshape_as(const Tensor& other) const;
   Tensor flatten(int64_t start_dim = 0, int64_t end_dim = -1) const;
   Tensor unflatten(int64_t dim, IntArrayRef sizes) const;
   Tensor transpose(int64_t dim0, int64_t dim1) const;
@@ -117,7 +117,7 @@ class Tensor {
   Tensor permute(IntArrayRef dims) const;
   Tensor movedim(int64_t source, int64_t destination) const;
   Tensor expand(IntArrayRef sizes) const;
-  Tensor expand_as(const Tensor& other) const { return expand(other.shape()); }
+  Tensor expand_as(const Tensor& other) const;
   Tensor squeeze() const;
   Tensor squeeze(int64_t dim) const;
   Tensor unsqueeze(int64_t dim) const;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every public op function begins with GRAPNEL_CALL_SITE, so that nodes, traces and errors know the user's line.
 
-A public function is one that is declared in a header of the list below. Functions that only make memory, and those that hand
+A public function is one that is declared in a header of the list below. Functions that only make memory without values, and those that hand
 on to another one with the same name, need no place.
 """
 import pathlib
@@ -11,8 +11,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2] / "grapnel"
 HEADERS = ["ops/functions.h", "ops/factories.h", "ops/random.h", "nn/functional.h", "nn/utils.h", "tensor/tensor.h"]
 SOURCES = sorted(ROOT.glob("ops/*.cpp")) + [ROOT / "nn/functional.cpp", ROOT / "nn/utils.cpp"]
-WITHOUT = {"tensor", "empty", "empty_strided", "zeros", "ones", "full", "scalar_tensor", "empty_like", "zeros_like", "ones_like", "full_like",
-           "from_blob", "reduced", "Tensor::to"}
+WITHOUT = {"tensor", "empty", "empty_strided", "empty_like", "from_blob", "reduced", "Tensor::to"}
 FUNCTION = re.compile(r"^(?:Tensor&?|std::tuple<[^\n]*>|std::vector<Tensor>|variable_list|void) "
                       r"((?:Tensor::)?\w+)\(([^;{]*?)\)(?: const)? \{(.*?)(?:^| )\}$", re.M | re.S)
 

@@ -70,7 +70,11 @@ std::vector<UserCall> bad_calls() {
       CALL(x.softmax(9)),
       CALL(log_softmax(x, -4)),
       CALL(x.cumsum(2)),
+      CALL(zeros({3, -1})),
+      CALL(ones({-4})),
+      CALL(full({-4}, 0.5)),
       CALL(x.view({7})),
+      CALL(x.view_as(y)),
       CALL(x.reshape({5, -1})),
       CALL(x.transpose(0, 5)),
       CALL(x.permute({0, 0})),
@@ -151,6 +155,12 @@ TEST_CASE("an op that fails in another op comes first in the message") {
   const Tensor x = ones({2, 3}), y = ones({4, 5});
   CHECK(error_text([&] { mse_loss(x, y); }).starts_with("mse_loss: "));
   CHECK(error_text([&] { x.lerp(y, 0.5); }).starts_with("lerp: "));
+  CHECK(error_text([] { zeros({-1}); }).starts_with("zeros: in empty: "));
+  CHECK(error_text([] { ones({2, -3}); }).starts_with("ones: in empty: "));
+  CHECK(error_text([] { full({-2}, 7); }).starts_with("full: in empty: "));
+  CHECK(error_text([&] { x.view_as(y); }).starts_with("view_as: in view: "));
+  CHECK(error_text([&] { x.reshape_as(y); }).starts_with("reshape_as: in view: "));
+  CHECK(error_text([&] { x.expand_as(y); }).starts_with("expand_as: in expand: "));
   // An operator has no name to say, and a method has that of its op.
   CHECK(error_text([&] { x* y; }).starts_with("mul: "));
   CHECK(error_text([&] { x.clone().mul_(y); }).starts_with("mul"));
@@ -202,9 +212,11 @@ TEST_CASE("every operator and method remembers the line of the call") {
       CALL(mse_loss(a, b)),
       CALL(dropout(a, 0.5)),
       CALL(layer_norm(a, {2})),
+      CALL(a.view_as(b)),
+      CALL(a.reshape_as(b)),
+      CALL(a.expand_as(b)),
 #ifdef __OPTIMIZE__
       // Methods in headers are functions of their own in code that is not optimised.
-      CALL(a.view_as(b)),
       CALL(a[0]),
       CALL(a.clamp_min(0)),
       CALL(a.std()),
