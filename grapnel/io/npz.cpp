@@ -9,6 +9,7 @@
 
 #include "grapnel/io/file.h"
 #include "grapnel/io/npy.h"
+#include "grapnel/io/zip.h"
 
 namespace grapnel::io {
 
@@ -25,10 +26,6 @@ T number(const std::string& bytes, uint64_t at, const std::string& source) {
   T out;
   std::memcpy(&out, bytes.data() + at, sizeof out);
   return out;
-}
-template <class T>
-void append(std::string& out, T value) {
-  out.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
 struct Member {
@@ -152,22 +149,6 @@ std::string contents(const std::string& bytes, const Member& m, const std::strin
   return out;
 }
 
-std::string deflated(const std::string& bytes, const std::string& source) {
-  z_stream stream{};
-  check(deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -MAX_WBITS, 8,
-                     Z_DEFAULT_STRATEGY) == Z_OK,
-        source, ": zlib could not be started.");
-  const std::unique_ptr<z_stream, int (*)(z_stream*)> guard(&stream, deflateEnd);
-  std::string out(deflateBound(&stream, bytes.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
-  stream.avail_in = static_cast<uInt>(bytes.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  GRAPNEL_ASSERT(deflate(&stream, Z_FINISH) == Z_STREAM_END, "deflateBound was too small");
-  out.resize(out.size() - stream.avail_out);
-  return out;
-}
-
 }  // namespace
 
 NamedTensors load_npz(const std::filesystem::path& path) {
@@ -198,48 +179,19 @@ void save_npz(const std::filesystem::path& path, const NamedTensors& tensors,
   const auto most = std::numeric_limits<uint32_t>::max();
   check(tensors.size() < 65535, source, ": more than 65534 arrays do not fit; use safetensors.");
   for (const auto& item : tensors) {
-    const std::string name = item.key() + ".npy", plain = npy_bytes(item.value(), source);
-    check(plain.size() < most && file.written() + plain.size() < most && name.size() < 65536,
+    const std::string plain = npy_bytes(item.value(), source);
+    ZipEntry entry{.name = item.key() + ".npy", .deflated = options.compressed};
+    check(plain.size() < most && file.written() + plain.size() < most && entry.name.size() < 65536,
           source, ": '", item.key(), "' makes the file larger than 4 GiB; use safetensors.");
     const std::string packed = options.compressed ? deflated(plain, source) : plain;
-    // Both headers share this part: version, flags (names are UTF-8), method, time, date
-    // (1980-01-01), checksum, sizes.
-    std::string common;
-    append<uint16_t>(common, 20);
-    append<uint16_t>(common, 1 << 11);
-    append<uint16_t>(common, options.compressed ? Z_DEFLATED : 0);
-    append<uint16_t>(common, 0);
-    append<uint16_t>(common, 33);
-    append(common, static_cast<uint32_t>(
-                       crc32_z(0, reinterpret_cast<const Bytef*>(plain.data()), plain.size())));
-    append(common, static_cast<uint32_t>(packed.size()));
-    append(common, static_cast<uint32_t>(plain.size()));
-    append(common, static_cast<uint16_t>(name.size()));
-    append<uint16_t>(common, 0);
-
-    append(central, central_magic);
-    append<uint16_t>(central, 20);
-    central += common;
-    append<uint16_t>(central, 0);
-    append<uint16_t>(central, 0);
-    append<uint16_t>(central, 0);
-    append<uint32_t>(central, 0);
-    append(central, static_cast<uint32_t>(file.written()));
-    central += name;
-
-    std::string local;
-    append(local, local_magic);
-    file.write(local + common + name);
+    entry.checksum = static_cast<uint32_t>(
+        crc32_z(0, reinterpret_cast<const Bytef*>(plain.data()), plain.size()));
+    entry.packed = packed.size(), entry.size = plain.size(), entry.offset = file.written();
+    central += zip_line(entry, source);
+    file.write(zip_header(entry, source));
     file.write(packed);
   }
-  std::string end;
-  append(end, end_magic);
-  append<uint32_t>(end, 0);
-  append(end, static_cast<uint16_t>(tensors.size()));
-  append(end, static_cast<uint16_t>(tensors.size()));
-  append(end, static_cast<uint32_t>(central.size()));
-  append(end, static_cast<uint32_t>(file.written()));
-  append<uint16_t>(end, 0);
+  const std::string end = zip_end(tensors.size(), central.size(), file.written(), source);
   file.write(central + end);
   file.commit();
 }
