@@ -102,12 +102,17 @@ Tensor AccumulateGrad::grad_now() const {
 // adopted nor changed.
 void AccumulateGrad::write(Tensor& grad, bool seed_is_callers) {
   AutogradMeta& meta = *find_meta(leaf_);
+  const bool looks = AnomalyMode::should_check_nan();
   if (record::active()) {
     const Tensor before = grad_now();
+    if (looks) [[unlikely]]
+      anomaly::check_existing_grad(leaf_, before);
     const bool stays = before.defined() && !before.requires_grad() && !GradMode::is_enabled();
     if (!stays) record::before_grad_is_replaced(meta);  // not under the lock: user code may run
   }
   std::lock_guard guard(meta.grad_mutex);
+  if (looks && !record::active()) [[unlikely]]
+    anomaly::check_existing_grad(leaf_, meta.grad);  // under the lock: other passes may add to it
   if (meta.grad.defined()) check_sum(meta.grad, grad, leaf_);
   journal_grad(meta);
   if (GradMode::is_enabled()) {
@@ -146,8 +151,6 @@ void AccumulateGrad::accumulate(Grads& grads, bool seed_is_callers) {
   if (!grads[0].defined() || !leaf_.impl().requires_grad) return;
   check_leaf();  // a hook may have given it other data
   engine::journal_leaf_write(leaf_);
-  if (AnomalyMode::should_check_nan()) [[unlikely]]
-    anomaly::check_existing_grad(leaf_, grad_now());
   write(grads[0], seed_is_callers);
   run_post_accumulate_hooks();
 }
@@ -180,9 +183,12 @@ void AccumulateGrad::run_post_accumulate_hooks() {
     }
     TapeObserver::notify_hook(entry.label, HookKind::post_accumulate, *this,
                               find_meta(leaf_)->grad);
-    if (AnomalyMode::should_check_nan())
-      anomaly::check_hook_result(grad_now(), *this, entry.label,
-                                 HookKind::post_accumulate);
+    if (AnomalyMode::should_check_nan()) [[unlikely]] {
+      const Tensor grad = grad_now();
+      std::unique_lock guard(find_meta(leaf_)->grad_mutex, std::defer_lock);
+      if (!record::active()) guard.lock();
+      anomaly::check_hook_result(grad, *this, entry.label, HookKind::post_accumulate);
+    }
   }
 }
 

@@ -32,7 +32,11 @@ struct Shared {
   Tensor freed;
   std::mutex reading, freeing;
 
+  // A leaf whose hook anomaly mode looks after.
+  Tensor watched = ones({8, 8}, requires_grad());
+
   Shared() {
+    watched.register_post_accumulate_grad_hook([](const Tensor&) {});
     middle.retain_grad();
     graph = (middle * middle).sum();
     stepped.set_grad(zeros({8}));
@@ -165,7 +169,7 @@ const Action actions[] = {
     {"anomaly mode",
      [](Shared& s) {
        const DetectAnomalyGuard guard;
-       (s.w * 2).tanh().sum().backward();
+       (s.w * s.watched).tanh().sum().backward();
      }},
     {"random numbers",
      [](Shared& s) {
