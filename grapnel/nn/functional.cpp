@@ -165,9 +165,12 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduce reduction, d
 Tensor kl_div(const Tensor& x, const Tensor& target, KLReduce reduction, bool log_target) {
   GRAPNEL_CALL_SITE;
   // 0 * log(0) counts as 0: an outcome that never happens costs nothing.
-  const Tensor loss = log_target
-                          ? target.exp() * (target - x)
-                          : where(target > 0, target * (target.clamp_min(1e-300).log() - x), 0.0);
+  // Nor has it a part in gradients, so its logarithm must not be infinite.
+  const auto of_probabilities = [&] {
+    const Tensor happens = target > 0;
+    return where(happens, target * (where(happens, target, 1.0).log() - x), 0.0);
+  };
+  const Tensor loss = log_target ? target.exp() * (target - x) : of_probabilities();
   switch (reduction) {
     case KLReduce::none: return loss;
     case KLReduce::mean: return loss.mean();

@@ -116,7 +116,8 @@ struct GeluTanh : Pointwise<1> {
   }
   static constexpr SaveMask saves[] = {input(0)};
   static Grads grad(const Saved& s, const Tensor& g) {
-    const Tensor x = s.input(0), x2 = x * x;
+    // Beyond 30 the slope is 0 or 1 in every type, and powers of x would overflow the narrow ones.
+    const Tensor x = clamp(s.input(0), -30.0, 30.0), x2 = x * x;
     const Tensor t = tanh((x + x2 * x * 0.044715) * kSqrtTwoOverPi);
     return {g *
             (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * ((1.0 + x2 * 0.134145) * kSqrtTwoOverPi))};
