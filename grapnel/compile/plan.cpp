@@ -2,6 +2,7 @@
 #include "grapnel/compile/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "grapnel/compile/group_builder.h"
 #include "grapnel/compile/inherit.h"
@@ -23,6 +24,7 @@ namespace {
 
 /// How far back a call looks for a group to join.
 constexpr int32_t kLookBack = 24;
+constexpr uint32_t kSeveral = kNone - 1;
 
 class Planner {
  public:
@@ -32,10 +34,12 @@ class Planner {
         options_(options),
         sequence_(trace.values.size()),
         shape_(trace.values.size()),
-        slots_(trace.slots.size()) {}
+        slots_(trace.slots.size()),
+        reader_(trace.slots.size(), kNone) {}
 
   Plan make() {
     find_classes();
+    find_readers();
     if (options_.fuse && options_.looks) {
       for (const uint32_t i : with_looks_at_their_hosts(t_, skipped_, sequence_)) place(i);
     } else {
@@ -51,6 +55,13 @@ class Planner {
     int32_t read = -1;   ///< last item that read it from memory
     /// How `write` wrote it, if that was a group that has it in a register.
     ValueId written = kNone;
+  };
+
+  /// See Note [Waiting calls].
+  struct Waiting {
+    uint32_t call;
+    ValueId result;
+    ValueId source;  ///< the tensor in memory that it is made of
   };
 
   const Value& value(ValueId id) const { return t_.values[id]; }
@@ -76,14 +87,38 @@ class Planner {
     }
   }
 
+  void find_readers() {
+    std::vector<bool> written(t_.slots.size());
+    for (uint32_t i = 0; i < t_.calls.size(); ++i) {
+      const Instruction& c = t_.calls[i];
+      if (skipped_[i] || c.op->family == Family::view) continue;
+      for (const ValueId id : t_.inputs_of(c)) {
+        if (!is_tensor(id)) continue;
+        uint32_t& reader = reader_[value(id).slot];
+        reader = reader == kNone || reader == i ? i : kSeveral;
+      }
+      for (const ValueId id : t_.outputs_of(c)) {
+        if (id == kNone) continue;
+        const SlotId slot = value(id).slot;
+        if (written[slot]) reader_[slot] = kSeveral;
+        written[slot] = true;
+      }
+    }
+    for (const Hold& hold : t_.holds) reader_[hold.slot] = kSeveral;
+    for (SlotId s = 0; s < slots_.size(); ++s)
+      if (is_seen(s)) reader_[s] = kSeveral;
+  }
+
   void place(uint32_t i) {
     const Instruction& c = t_.calls[i];
+    const bool joins = options_.fuse && c.op->elementwise && !reads_its_target_elsewhere(c);
+    if (!waiting_.empty()) end_waits_before(c, joins);
+    if (joins && can_wait(i)) return;
     // A look that has waited stands where it is placed.
     at_ = std::max(i, placed_);
     placed_ = std::max(i + 1, placed_);
-    if (options_.fuse && c.op->elementwise && !reads_its_target_elsewhere(c)) {
-      GroupBuilder* b = find_group(c, Group::Reduce::none);
-      add_elementwise(b ? *b : open_group(t_.outputs_of(c)[0]), i);
+    if (joins) {
+      place_elementwise(i);
     } else if (const Group::Reduce kind = options_.fuse && c.op->family == Family::reduction
                                               ? reduce_kind(c)
                                               : Group::Reduce::none;
@@ -98,6 +133,79 @@ class Planner {
     } else {
       add_call(i);
     }
+  }
+
+  void place_elementwise(uint32_t i) {
+    const Instruction& c = t_.calls[i];
+    GroupBuilder* const found = find_group(c, Group::Reduce::none);
+    GroupBuilder& b = found ? *found : open_group(t_.outputs_of(c)[0]);
+    add_awaited(b, c);
+    add_elementwise(b, i);
+  }
+
+  /// See Note [Waiting calls]: if the call is one, it waits from now on.
+  bool can_wait(uint32_t i) {
+    const Instruction& c = t_.calls[i];
+    const ValueId out = t_.outputs_of(c)[0];
+    const uint32_t reader = reader_[value(out).slot];
+    if (c.inplace || reader >= t_.calls.size() || !joins_whole(t_.calls[reader], out)) return false;
+    const auto inputs = t_.inputs_of(c);
+    ValueId source = kNone;
+    for (size_t k = first_operand(c); k < inputs.size(); ++k) {
+      if (!is_tensor(inputs[k])) continue;
+      if (!is_full(c, k) || (source != kNone && source != inputs[k])) return false;
+      source = inputs[k];
+    }
+    if (source == kNone) return false;
+    const ValueId made_of = source_of(source);
+    if (element_size(value(out).dtype) < element_size(value(made_of).dtype)) return false;
+    if (made_of == source) {
+      const GroupBuilder* const b = find_group(c, Group::Reduce::none);
+      if (!b || b->item + 1 == static_cast<int32_t>(items_.size())) return false;
+      const GroupBuilder::Write* const w = b->written(value(source).slot);
+      if (w && !w->needed) return false;
+    }
+    waiting_.push_back({i, out, made_of});
+    return true;
+  }
+  /// Whether an elementwise call reads a value as it is, element by element.
+  bool joins_whole(const Instruction& c, ValueId operand) const {
+    if (!c.op->elementwise) return false;
+    const auto inputs = t_.inputs_of(c);
+    for (size_t k = 0; k < inputs.size(); ++k)
+      if (is_tensor(inputs[k]) && value(inputs[k]).slot == value(operand).slot &&
+          (inputs[k] != operand || !is_full(c, k)))
+        return false;
+    return true;
+  }
+  /// What has to be in memory for a value to be there: itself, unless the call that makes it waits.
+  ValueId source_of(ValueId id) const {
+    for (const Waiting& w : waiting_)
+      if (w.result == id) return w.source;
+    return id;
+  }
+  /// Adds the calls that wait for `c`, in their order.
+  void add_awaited(GroupBuilder& b, const Instruction& c) {
+    for (const ValueId id : t_.inputs_of(c)) {
+      const auto w = std::ranges::find(waiting_, id, &Waiting::result);
+      if (w == waiting_.end()) continue;
+      const uint32_t call = w->call;
+      waiting_.erase(w);
+      add_awaited(b, t_.calls[call]);
+      add_elementwise(b, call);
+    }
+  }
+  /// Nobody waits past a call that overwrites what he reads, or needs his result in memory.
+  void end_waits_before(const Instruction& c, bool joins) {
+    const auto inputs = t_.inputs_of(c), outputs = t_.outputs_of(c);
+    const bool ends = std::ranges::any_of(waiting_, [&](const Waiting& w) {
+      return c.op->effect || (!joins && std::ranges::find(inputs, w.result) != inputs.end()) ||
+             std::ranges::any_of(outputs, [&](ValueId out) {
+               return out != kNone && value(out).slot == value(w.source).slot;
+             });
+    });
+    if (!ends) return;
+    for (const Waiting& w : std::exchange(waiting_, {})) place_elementwise(w.call);
   }
 
   Tiled product_of(const Instruction& c) const {
@@ -168,14 +276,15 @@ class Planner {
     const auto inputs = t_.inputs_of(c);
     for (size_t k = first_operand(c); k < inputs.size(); ++k) {
       if (!is_tensor(inputs[k])) continue;
-      const SlotState& s = slots_[value(inputs[k]).slot];
+      const ValueId id = source_of(inputs[k]);
+      const SlotState& s = slots_[value(id).slot];
       if (s.write > b.item) return false;
       if (s.write == b.item) {
-        if (s.written == kNone || !(all_full || is_full(c, k)) || !same_place(inputs[k], s.written))
+        if (s.written == kNone || !(all_full || is_full(c, k)) || !same_place(id, s.written))
           return false;
         related = true;
       } else {
-        related |= b.knows(inputs[k]);
+        related |= b.knows(id);
       }
     }
     return true;
@@ -376,11 +485,15 @@ class Planner {
   const PlanOptions options_;
   Classes sequence_, shape_;
   std::vector<SlotState> slots_;
+  /// Of slots that only the trace sees and writes once: the call that reads them; kNone if there is
+  /// none.
+  std::vector<uint32_t> reader_;
+  std::vector<Waiting> waiting_;  ///< in the order of the trace
   std::vector<Item> items_;
   std::vector<GroupBuilder> building_;
   int32_t last_call_ = -1;
   uint32_t at_ = 0, placed_ = 0;  ///< Item::at of what is being placed; behind all that was
-  int32_t barrier_ = -1;  ///< the last call with effects; nothing moves across it
+  int32_t barrier_ = -1;          ///< the last call with effects; nothing moves across it
 };
 
 }  // namespace

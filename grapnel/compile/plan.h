@@ -13,6 +13,15 @@
 /// group only for the same element. Groups and single calls run in the order in which they were
 /// opened.
 ///
+/// Note [Waiting calls]
+/// A call joins the last group that fits, however early that ran, and what is then read much later
+/// has to be stored and lives all the while: 1 - y*y, part of the gradient of y = tanh(x), would
+/// join the group of the forward pass that made y. If all it reads is one full tensor that is in
+/// memory anyway, and one other elementwise call reads its result, it waits for that call instead
+/// and goes where that goes. It then reads the tensor where the other would have read the result, so
+/// a pass over memory is saved, and the tensor takes the place of the result while both would have
+/// lived.
+///
 /// Note [Sweeps]
 /// Neighbouring groups over one sequence run together, span by span: each of them computes some
 /// thousand elements, then the next one the same elements, so that what they hand to each other
