@@ -244,10 +244,10 @@ TEST_CASE("hooks on saving, loading and registration are named") {
     return m.register_load_state_dict_post_hook(stop, {.name = "mine"});
   });
   const auto refuse = [](nn::Module&, const std::string&, const Tensor&) { throw Stop(7); };
+  const int line = __LINE__ + 1;
   const ScopedHook hook = nn::register_module_parameter_registration_hook(refuse, {"mine"});
-  CHECK(explained<Stop>([] {
-          nn::Linear(2, 2);
-        }).starts_with("stop\n  in the registration hook 'mine' " + registered_at(__LINE__ - 2)));
+  const std::string text = explained<Stop>([] { nn::Linear(2, 2); });
+  CHECK(text.starts_with("stop\n  in the registration hook 'mine' " + registered_at(line)));
 }
 
 TEST_CASE("a callback for the end of a pass is named by the line that queued it") {

@@ -18,11 +18,13 @@ struct UserCall {
   std::function<void()> run;
 };
 // Something is left to do behind the call, or it would become a jump.
-#define CALL(...)               \
-  UserCall { __LINE__, [=] {    \
-    (void)(__VA_ARGS__);        \
-    asm volatile("");           \
-  } }
+#define CALL(...)          \
+  UserCall {               \
+    __LINE__, [=] {        \
+      (void)(__VA_ARGS__); \
+      asm volatile("");    \
+    }                      \
+  }
 
 std::vector<UserCall> bad_calls() {
   const Tensor undefined, two = ones({2, 3});
@@ -50,9 +52,7 @@ std::vector<UserCall> bad_calls() {
 
 /// A generic lambda that fails, seen from a function of the user's.
 [[gnu::noinline]] std::string generic_lambda_fails() {
-  const auto generic = [](auto& first, const auto&... rest) {
-    (void)(first + (rest + ...));
-  };
+  const auto generic = [](auto& first, const auto&... rest) { (void)(first + (rest + ...)); };
   Tensor a = ones({2}), b = ones({3}), c = ones({1});
   return full_error_text([&] { generic(a, b, c); });
 }
@@ -64,8 +64,7 @@ TEST_CASE("an error in a header of the library names the user's line") {
     const std::string text = full_error_text(call.run);
     CAPTURE(call.line);
     CAPTURE(text);
-    CHECK(text.find(str("header_place_test.cpp:", call.line, " (lambda")) !=
-          std::string::npos);
+    CHECK(text.find(str("header_place_test.cpp:", call.line, " (lambda")) != std::string::npos);
   }
 }
 
