@@ -4,6 +4,7 @@
 #include <mutex>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "grapnel/base/at_fork.h"
@@ -43,6 +44,13 @@ bool base::first_at(const void* call_site, const char* what) {
   static auto* seen = new std::set<std::pair<const void*, std::string_view>>;
   std::lock_guard lock(mutex);
   return seen->emplace(call_site, what).second;
+}
+
+bool base::first_at(const std::source_location& site, const char* what) {
+  static constinit base::ProcessMutex mutex{base::ForkOrder::warnings};
+  static auto* seen = new std::set<std::tuple<std::string, uint32_t, std::string_view>>;
+  std::lock_guard lock(mutex);
+  return seen->emplace(site.file_name(), site.line(), what).second;
 }
 
 }  // namespace grapnel

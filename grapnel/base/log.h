@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <source_location>
 #include <string>
 
 namespace grapnel {
@@ -16,6 +17,8 @@ void warn(const std::string& message);
 /// True for one caller per `what` (a literal) and place in the program: what happens in a loop is
 /// said once.
 bool first_at(const void* call_site, const char* what);
+/// The same for a line of the source.
+bool first_at(const std::source_location& site, const char* what);
 }  // namespace base
 
 }  // namespace grapnel

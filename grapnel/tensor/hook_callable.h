@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "grapnel/tensor/function_hook.h"
+#include "grapnel/tensor/owner_search.h"
 #include "grapnel/tensor/tensor.h"
 
 namespace grapnel {
@@ -106,8 +107,9 @@ HookHandle Tensor::register_hook(F&& hook, HookOptions options) const {
   if constexpr (std::is_convertible_v<D, std::shared_ptr<TensorHook>>) {
     return add_tensor_hook(std::forward<F>(hook), std::move(options));
   } else {
-    return add_tensor_hook(std::make_shared<CallableTensorHook<D>>(std::forward<F>(hook)),
-                           std::move(options));
+    auto callable = make_hook_on<CallableTensorHook<D>>(*this, HookKind::tensor, options,
+                                                        std::forward<F>(hook));
+    return add_tensor_hook(std::move(callable), std::move(options));
   }
 }
 
@@ -117,10 +119,13 @@ HookHandle Tensor::register_post_accumulate_grad_hook(F&& hook, HookOptions opti
   if constexpr (std::is_convertible_v<D, std::shared_ptr<PostAccumulateGradHook>>) {
     return add_post_accumulate_hook(std::forward<F>(hook), std::move(options));
   } else if constexpr (std::is_base_of_v<PostAccumulateGradHook, D>) {
-    return add_post_accumulate_hook(std::make_shared<D>(std::forward<F>(hook)), std::move(options));
+    auto callable =
+        make_hook_on<D>(*this, HookKind::post_accumulate, options, std::forward<F>(hook));
+    return add_post_accumulate_hook(std::move(callable), std::move(options));
   } else {
-    return add_post_accumulate_hook(
-        std::make_shared<CallablePostAccumulateHook<D>>(std::forward<F>(hook)), std::move(options));
+    auto callable = make_hook_on<CallablePostAccumulateHook<D>>(*this, HookKind::post_accumulate,
+                                                                options, std::forward<F>(hook));
+    return add_post_accumulate_hook(std::move(callable), std::move(options));
   }
 }
 
