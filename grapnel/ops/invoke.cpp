@@ -1,6 +1,8 @@
 #include "grapnel/ops/invoke.h"
 
 #include <bit>
+#include <cstring>
+#include <optional>
 
 #include "grapnel/base/per_thread.h"
 #include "grapnel/ops/effect.h"
@@ -22,6 +24,8 @@ struct InvokeCall {
   /// Which arguments the function may only look at, and the hook that it is (part of).
   std::vector<bool> looks = {};
   std::string looker = {};
+  /// Of arguments that are lent, the version that the function sees: see Note [Lent gradients].
+  std::vector<std::optional<uint32_t>> lent = {};
 
   void find_looker(const variable_list& inputs) {
     for (const Tensor& t : inputs) {
@@ -37,6 +41,41 @@ struct InvokeCall {
       if (looks[i]) sum += arguments[i].impl().storage->version();
     return sum;
   }
+};
+
+// Note [Lent gradients]
+// Eager mode adopts a gradient if nobody else holds it, and copies it if a hook has kept it. When an
+// opaque hook is recorded, nobody knows yet what it will keep; what follows is recorded as if that
+// were nothing. So the hook is lent the memory under a storage of its own. If something still refers
+// to that when the hook has run, the memory stays there, since the hook may know its address, and
+// the graph goes on with a copy: a later write to the gradient is not seen by the hook, as in eager
+// mode.
+class Loans {
+ public:
+  Tensor lend(const Tensor& t, uint32_t version) {
+    const TensorImpl& impl = t.impl();
+    return Tensor(TensorImpl::create(lent_for(impl.storage, version), impl.dtype, impl.sizes,
+                                     impl.strides, impl.offset));
+  }
+  /// When nothing here refers to what was lent any more.
+  void end() {
+    for (const Loan& loan : loans_)
+      if (loan.lent->use_count() > 1) loan.owner->leave_memory_to(*loan.lent);
+  }
+
+ private:
+  struct Loan {
+    StoragePtr owner, lent;
+  };
+  const StoragePtr& lent_for(const StoragePtr& owner, uint32_t version) {
+    for (const Loan& loan : loans_)
+      if (loan.owner == owner) return loan.lent;
+    loans_.push_back({owner, owner->lend()});
+    loans_.back().lent->set_version(version);
+    return loans_.back().lent;
+  }
+
+  std::vector<Loan> loans_;
 };
 
 /// Opaque calls of this thread that wait to be run, as long as their traces keep them.
@@ -70,17 +109,30 @@ struct Invoke : Call<-1> {
   };
   static void infer(Inputs, const Attrs&, Specs&) {}
   static void run(Inputs inputs, const Attrs& attrs, std::span<Tensor> out) {
+    Loans loans;
+    try {
+      run_with(loans, inputs, *attrs.call, out);
+    } catch (...) {
+      loans.end();
+      throw;
+    }
+    loans.end();
+  }
+  static void run_with(Loans& loans, Inputs inputs, const InvokeCall& call, std::span<Tensor> out) {
     variable_list arguments;
-    for (size_t i = 0; i < inputs.size(); ++i)
-      arguments.push_back(attrs.call->given[i].defined() ? attrs.call->given[i] : *inputs[i]);
-    const uint32_t writes = attrs.call->writes_to(arguments);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const auto lent = i < call.lent.size() ? call.lent[i] : std::nullopt;
+      if (lent) arguments.push_back(loans.lend(*inputs[i], *lent));
+      else arguments.push_back(call.given[i].defined() ? call.given[i] : *inputs[i]);
+    }
+    const uint32_t writes = call.writes_to(arguments);
     const bool recording = GradMode::is_enabled();
     GradMode::set_enabled(false);
     variable_list results;
     try {
-      results = attrs.call->body(arguments);
-      if (attrs.call->writes_to(arguments) != writes) [[unlikely]]
-        fail("the ", attrs.call->looker,
+      results = call.body(arguments);
+      if (call.writes_to(arguments) != writes) [[unlikely]]
+        fail("the ", call.looker,
              " changed its argument in place. Gradient buffers may be shared; return a new tensor "
              "instead.");
     } catch (...) {
@@ -146,11 +198,16 @@ variable_list call(Kind kind, Body body, const variable_list& inputs, size_t out
     SmallVector<const Tensor*, 4> pointers;
     for (const Tensor& t : inputs) {
       // A function of the user's may keep its arguments, so they must not be written again by
-      // whoever holds them otherwise: the call counts as an owner until it has run. Effects of the
-      // library keep nothing, and values that only the graph needs stay its own.
-      const bool handed_over =
-          t.defined() && (kind != Kind::effect || !t.impl().storage->pending() ||
-                          record::holds(*t.impl().storage));
+      // whoever holds them otherwise: the call counts as an owner until it has run, or is lent the
+      // gradient that it is shown. Effects of the library keep nothing, and values that only the
+      // graph needs stay its own.
+      const bool of_graph =
+          t.defined() && t.impl().storage->pending() && !record::holds(*t.impl().storage);
+      const bool lent =
+          of_graph && !kept->looks.empty() && kept->looks[kept->given.size()] && !t.requires_grad();
+      const bool handed_over = t.defined() && !lent && (kind != Kind::effect || !of_graph);
+      if (kind == Kind::opaque)
+        kept->lent.push_back(lent ? std::optional(t.impl().storage->version()) : std::nullopt);
       kept->given.push_back(handed_over ? t : Tensor());
       pointers.push_back(&t);
     }

@@ -1,7 +1,9 @@
 #include "grapnel/tensor/storage.h"
 
+#include <cstring>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "grapnel/base/allocator.h"
 #include "grapnel/base/pool.h"
@@ -42,6 +44,25 @@ StoragePtr Storage::borrow(void* data, size_t bytes, std::function<void(void*)> 
   s->deleter_ = kept.release();
   s->owner_ = Owner::borrowed;
   return StoragePtr::adopt(s);
+}
+
+StoragePtr Storage::lend() {
+  // Memory inside the header could not be left to anybody.
+  if (const void* inside = data(); owner_ == Owner::inline_data) {
+    void* const outside = base::allocate(bytes_);
+    std::memcpy(outside, inside, bytes_);
+    data_ = outside;
+    owner_ = Owner::allocator;
+  }
+  return borrow(data_, bytes_, [self = StoragePtr(this)](void*) {});
+}
+
+void Storage::leave_memory_to(Storage& lent) {
+  void* const copy = base::allocate(bytes_);
+  std::memcpy(copy, data_, bytes_);
+  data_ = copy;
+  lent.owner_ = Owner::allocator;
+  delete std::exchange(lent.deleter_, nullptr);
 }
 
 void Storage::destroy() const noexcept {

@@ -63,6 +63,11 @@ class Storage {
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
   void set_version(uint32_t version) { version_.store(version, std::memory_order_relaxed); }
   uint32_t use_count() const { return refs_.use_count(); }
+  /// Another storage over the same memory, which this one outlives. Not for borrowed memory.
+  IntrusivePtr<Storage> lend();
+  /// The memory belongs to `lent`, which came from lend(), from now on; this one has a copy. If
+  /// memory runs out they go on sharing.
+  void leave_memory_to(Storage& lent);
 
   // --- Note [Pending storage] ---
   PendingOwner* pending() const { return pending_; }

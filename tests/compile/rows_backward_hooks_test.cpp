@@ -501,6 +501,105 @@ TEST_CASE("compiled.87 a fresh gradient becomes grad without a copy unless a hoo
               });
 }
 
+TEST_CASE("compiled.87 a gradient that an opaque hook has seen becomes grad as in eager mode") {
+  const auto memory_of = [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data_ptr()); };
+  // The gradient is a column laid out as a row: adopted, it keeps its strides.
+  const auto column = [](Tensor x) {
+    return (x.t() * arange(1, 5).to(kFloat32).view({4, 1})).sum();
+  };
+  const auto scaled = [](Tensor x) { return ((x.dim() > 1 ? x.t() : x) * 3.0).sum(); };
+  // Three paths: the gradient is summed in place.
+  const auto summed = [](Tensor x) { return (x * 2.0 + x * x + x * 3.0).sum(); };
+  const auto run = [&](auto loss_of, const Shape& shape, bool keeps, Mode& mode) {
+    Tensor x = ones(shape, requires_grad());
+    uintptr_t seen = 0;
+    Tensor kept;
+    x.register_hook(opaque([&](const Tensor& g) {
+      seen = memory_of(g);
+      if (keeps && !kept.defined()) kept = g;
+    }));
+    const auto pass = [&] {
+      Tensor loss = mode.call([&] { return loss_of(x); });
+      mode.backward([&] { loss.backward(); });
+    };
+    pass();
+    const Tensor grad = x.grad();
+    std::vector<std::vector<double>> found{values_of(grad)};
+    found.push_back({static_cast<double>(grad._version()), memory_of(grad) == seen ? 1.0 : 0.0});
+    found.emplace_back(grad.strides().begin(), grad.strides().end());
+    pass();  // adds to it
+    CHECK(x.grad().is_same(grad));
+    found.push_back(values_of(grad));
+    found.push_back({static_cast<double>(grad._version())});
+    if (keeps) {
+      CHECK(values_of(kept) == found[0]);
+      found.push_back({static_cast<double>(kept._version())});
+      found.emplace_back(kept.strides().begin(), kept.strides().end());
+    }
+    return found;
+  };
+  const auto as_in_eager = [&](auto loss_of, const Shape& shape, bool keeps, bool adopted) {
+    CAPTURE(shape);
+    CAPTURE(keeps);
+    Mode eager;
+    const auto want = run(loss_of, shape, keeps, eager);
+    CHECK(want[1][1] == (adopted ? 1.0 : 0.0));
+    in_all_modes({2, 2}, [&](Mode& mode) { CHECK(run(loss_of, shape, keeps, mode) == want); });
+  };
+  as_in_eager(column, {1, 4}, false, true);
+  as_in_eager(scaled, {1, 100}, false, true);
+  as_in_eager(scaled, {5, 20}, false, false);
+  as_in_eager(summed, {3}, false, true);
+  as_in_eager(summed, {40}, false, true);
+  as_in_eager(column, {4, 4}, true, false);
+  as_in_eager(scaled, {5, 20}, true, false);
+  as_in_eager(scaled, {100}, true, false);
+}
+
+TEST_CASE("compiled.87 what an opaque hook keeps is its own in a step that is one graph") {
+  on_each_backend([](const CompileOptions& options) {
+    Tensor x = ones({100}, requires_grad()), view, whole;
+    x.register_hook(opaque([&](const Tensor& g) {
+      if (whole.defined()) return;
+      whole = g;
+      view = g.slice(0, 0, 2);
+    }));
+    auto step = compile(
+        [&] {
+          (x * 3.0).sum().backward();
+          x.mutable_grad().mul_(2.0);
+          (x * 3.0).sum().backward();
+          return x.grad() + 1.0;
+        },
+        options);
+    CHECK(values_of(step()) == Values(100, 10));
+    CHECK(values_of(x.grad()) == Values(100, 9));
+    CHECK(values_of(whole) == Values(100, 3));
+    CHECK(values_of(view) == Values{3, 3});
+    CHECK(view.is_alias_of(whole));
+    CHECK(step.stats().graphs == 1);
+    // What a traced hook has kept can be read.
+    Tensor z = ones({100}, requires_grad()), stash;
+    std::vector<double> read;
+    z.register_hook([&](const Tensor& g) { stash = g; });
+    z.register_hook(opaque([&](const Tensor&) { read = values_of(stash); }));
+    auto reading = compile([&] { (z * 3.0).sum().backward(); }, options);
+    reading();
+    CHECK(read == Values(100, 3));
+    CHECK(values_of(z.grad()) == Values(100, 3));
+    // A hook that throws has kept what it was shown.
+    Tensor y = ones({100}, requires_grad()), seen;
+    y.register_hook(opaque([&](const Tensor& g) {
+      seen = g;
+      throw std::runtime_error("enough");
+    }));
+    auto failing = compile([&] { (y * 3.0).sum().backward(); }, options);
+    CHECK_THROWS(failing());
+    CHECK(!y.grad().defined());
+    CHECK(values_of(seen) == Values(100, 3));
+  });
+}
+
 TEST_CASE(
     "compiled.87 an existing grad is added to in place, or replaced by one that requires grad") {
   Tensor preset;
