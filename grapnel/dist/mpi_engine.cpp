@@ -21,6 +21,8 @@ constexpr std::chrono::microseconds kAtOnce{50};
 /// How long it tries to take over from the communication thread first.
 constexpr std::chrono::microseconds kHandOver{20};
 constexpr std::chrono::milliseconds kRecently{5};
+/// From a rank's giving up to its last words, if it then ends by the exception that it gave up for.
+constexpr std::chrono::milliseconds kLastWords{500};
 
 /// How long this thread has had a core.
 std::chrono::nanoseconds core_time() {
@@ -68,7 +70,8 @@ void MpiEngine::shut_down() {
   changed_.notify_all();
   if (detail::progress_while_waiting == &progress_) detail::progress_while_waiting = nullptr;
   if (!thread_.joinable()) {
-    if (!ledger_.timed_out()) transport_.disconnect();
+    lock.unlock();
+    disconnect();
   } else if (changed_.wait_for(lock, std::chrono::seconds(ledger_.timed_out() ? 1 : 60),
                                [&] { return stopped_; })) {
     lock.unlock();
@@ -250,12 +253,23 @@ void MpiEngine::communicate(const Future<Done>& connected) {
   detail::Driver* self = this;
   detail::driver.compare_exchange_strong(self, nullptr);
   const std::lock_guard turn(turn_);
-  // What is left under way belongs to groups that failed; with all ranks alive MPI can still be
-  // ended.
-  if (!ledger_.timed_out()) transport_.disconnect();
+  disconnect();
   const Lock lock(mutex_);
   stopped_ = true;
   changed_.notify_all();
+}
+
+void MpiEngine::disconnect() {
+  // A rank that has given up may be about to end by its exception, without MPI_Finalize, which
+  // would wait for it. Its last words follow at once.
+  for (const auto until = ledger_.heard() + kLastWords;
+       !ledger_.timed_out() && Clock::now() < until;) {
+    rounds_.round({});
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  // What is left under way belongs to groups that failed; with all ranks alive MPI can still be
+  // ended.
+  if (!ledger_.timed_out()) transport_.disconnect();
 }
 
 void MpiEngine::nap(Lock& lock) {

@@ -50,6 +50,8 @@ class MpiEngine final : public detail::Driver {
   enum class Who { thread, waiter };
 
   void communicate(const Future<Done>& connected);
+  /// Ends MPI, unless a rank may be gone. For those who have the turn.
+  void disconnect();
   /// Sleeps until there is something to do, or to look at. With the lock held.
   void nap(Lock& lock);
   bool step(Who who);

@@ -99,6 +99,7 @@ void MpiLedger::fail(const FatePtr& fate, const std::exception_ptr& why, const s
 void MpiLedger::hear(const std::string& note) {
   const size_t begin = note.starts_with(kLate), end = note.find('\n');
   const std::string id = note.substr(begin, end - begin), text = note.substr(end + 1);
+  heard_ = Clock::now();
   if (begin > 0) timed_out_ = true;
   if (id == kEverything) {
     // MPI_Finalize would wait for it.

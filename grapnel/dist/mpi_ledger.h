@@ -67,6 +67,8 @@ class MpiLedger {
   bool any_may_block() const { return may_block_.load(std::memory_order_relaxed) > 0; }
   /// Whether anything was late, here or on a rank that has told so. Then a rank may be gone.
   bool timed_out() const { return timed_out_.load(); }
+  /// When another rank has told about a failure for the last time. For those who have the turn.
+  Clock::time_point heard() const { return heard_; }
   /// No more deadlines.
   void stop();
 
@@ -88,6 +90,7 @@ class MpiLedger {
   std::deque<PostedPtr> pending_;
   std::atomic<int> may_block_{0};  ///< how many of them
   std::atomic<bool> timed_out_{false};
+  Clock::time_point heard_ = {};
   std::thread watchdog_;
 };
 
