@@ -21,6 +21,9 @@ class Scripted final : public dist::MpiTransport {
   /// Operations of these kinds are not complete before they are let go.
   std::atomic<bool> holds_barriers{false}, holds_sums{false};
   std::atomic<int> started{0}, notes_sent{0};
+  /// What another rank says next, or null; how often MPI was ended.
+  std::function<const char*()> says = [] { return nullptr; };
+  std::atomic<int> disconnected{0};
   bool any_thread = false;              ///< may make calls
   std::atomic<bool> overlapped{false};  ///< two calls were made at a time
 
@@ -59,9 +62,9 @@ class Scripted final : public dist::MpiTransport {
   void send_note(const char*) override { ++notes_sent; }
   const char* next_note() override {
     const Inside inside(*this);
-    return nullptr;
+    return says();
   }
-  void disconnect() override {}
+  void disconnect() override { ++disconnected; }
   void set_largest_count(int64_t) override {}
   void set_apart() override {}
 
@@ -249,4 +252,29 @@ TEST_CASE("the last words of a rank end all groups, and those to come") {
   CHECK(before->text == "rank 1 is gone");
   CHECK(ledger.failed(ledger.fate("a renewed one")));
   CHECK(ledger.timed_out());
+}
+
+TEST_CASE("a rank that has just heard of a failure listens for last words before it ends MPI") {
+  for (const bool dies : {true, false}) {
+    Scripted transport;
+    const std::string last = dist::MpiLedger::last_words("rank 1 is gone");
+    std::atomic<int> told{0};
+    dist::Clock::time_point gone;
+    // It gives up, and is gone a moment later.
+    transport.says = [&]() -> const char* {
+      if (told == 0) {
+        gone = dist::Clock::now() + 100ms;
+        ++told;
+        return "world\nrank 1 gave up";
+      }
+      if (!dies || told > 1 || dist::Clock::now() < gone) return nullptr;
+      ++told;
+      return last.c_str();
+    };
+    {
+      World world(transport);
+      CHECK(eventually([&] { return told > 0; }));
+    }
+    CHECK(transport.disconnected == (dies ? 0 : 1));
+  }
 }
