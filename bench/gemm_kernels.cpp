@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "grapnel/base/thread_pool.h"
-#include "grapnel/ops/kernels/conv.h"
-#include "grapnel/ops/kernels/gemm.h"
+#include "grapnel/cpu/kernels/conv.h"
+#include "grapnel/cpu/kernels/gemm.h"
 
 namespace {
 

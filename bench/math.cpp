@@ -16,8 +16,8 @@
 #include <cstdlib>
 #include <random>
 
-#include "grapnel/ops/math_erf.h"
-#include "grapnel/ops/math_pow.h"
+#include "grapnel/math/erf.h"
+#include "grapnel/math/pow.h"
 
 namespace {
 

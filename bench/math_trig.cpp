@@ -6,8 +6,6 @@
 /// `common` is what a kernel may run on a block in common reach. Results are compared with the C
 /// library before anything is timed. Build with the kernels' own flags, once for -mavx2 -mfma and
 /// once for -march=x86-64-v4 -mprefer-vector-width=512.
-#include "grapnel/ops/math_trig.h"
-
 #include <immintrin.h>
 #include <sleef.h>
 
@@ -17,6 +15,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+
+#include "grapnel/math/trig.h"
 
 using namespace grapnel;
 

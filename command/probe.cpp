@@ -9,12 +9,13 @@ using namespace grapnel;
 namespace {
 
 uint32_t recorded() {
-  return record::active() ? static_cast<uint32_t>(record::current->trace().calls.size()) : 0;
+  return record::active() ? static_cast<uint32_t>(record::open_recorder()->trace().calls.size())
+                          : 0;
 }
 
 /// The call that wrote the memory of `t` last.
 uint32_t maker_of(const Tensor& t) {
-  const capture::Trace& trace = record::current->trace();
+  const capture::Trace& trace = record::open_recorder()->trace();
   const Storage* storage = t.impl().storage.get();
   for (size_t i = trace.calls.size(); i-- > 0;) {
     if (trace.calls[i].op->family == Family::view) continue;

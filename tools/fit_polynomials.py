@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fits the polynomials of grapnel/ops/math_*.h and prints them as C++ literals.
+"""Fits the polynomials of grapnel/math/*.h and prints them as C++ literals.
 
     tools/fit_polynomials.py            all tables
     tools/fit_polynomials.py exp log    those whose name contains one of the words

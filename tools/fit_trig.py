@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fits the polynomials and tables of grapnel/ops/math_trig*.h and prints them as C++ literals.
+"""Fits the polynomials and tables of grapnel/math/trig*.h and prints them as C++ literals.
 
     tools/fit_trig.py             everything
     tools/fit_trig.py tan atan    those whose name contains one of the words

@@ -5,10 +5,10 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/tape_observer.h"
 #include "grapnel/autograd/visit.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/compiled_args.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
-#include "grapnel/ops/loop_nest.h"
+#include "grapnel/ops/evaluator.h"
 #include "grapnel/ops/opaque_arguments.h"
 #include "grapnel/ops/record.h"
 
@@ -65,9 +65,9 @@ Shape grad_strides(const TensorImpl& leaf) {
 
 void AccumulateGrad::fail_outdated() const {
   const SlotMeta& then = slot(0);
-  fail("backward: the graph was made when ", anomaly::describe_leaf(leaf_, then.sizes), " and type ",
-       then.dtype, " had other data; since then set_data() gave it data of shape ", leaf_.shape(),
-       " and type ", leaf_.dtype(),
+  fail("backward: the graph was made when ", anomaly::describe_leaf(leaf_, then.sizes),
+       " and type ", then.dtype, " had other data; since then set_data() gave it data of shape ",
+       leaf_.shape(), " and type ", leaf_.dtype(),
        ", so this gradient has no place to go.\nRun backward before set_data(), or forward again "
        "after it.");
 }

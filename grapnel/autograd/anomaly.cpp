@@ -6,7 +6,7 @@
 
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/at_fork.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/effect.h"
 #include "grapnel/ops/record.h"
 

@@ -5,8 +5,8 @@
 
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/tape_observer.h"
+#include "grapnel/functions/generator.h"
 #include "grapnel/ops/autocast.h"
-#include "grapnel/ops/generator.h"
 
 namespace grapnel::autograd {
 
@@ -63,8 +63,8 @@ class Recipe final : public CheckpointRun {
     const SavedTensorHooks hooks([self](const Tensor&) { return self->next_number(); },
                                  [self](size_t number) { return self->value(number); });
     // Hooks that are called again save as the rest of the function does.
-    self->place_ = self->options_.hooks_again ? SIZE_MAX - 1
-                                              : SavedHookStack::current().pairs.size() - 1;
+    self->place_ =
+        self->options_.hooks_again ? SIZE_MAX - 1 : SavedHookStack::current().pairs.size() - 1;
     const Current current(self->options_.hooks_again && !self->outer_ ? nullptr : self.get());
     struct Leave {
       CheckpointRun*& outer;
@@ -172,7 +172,8 @@ class Recipe final : public CheckpointRun {
 CheckpointRun::Pause::Pause() : paused_(std::exchange(current_, nullptr)) {
   auto& pairs = SavedHookStack::current().pairs;
   // Pairs of scopes inside the function are still the hooks' to use.
-  for (const CheckpointRun* run = paused_; run && pairs.size() == run->place_ + 1; run = run->outer_) {
+  for (const CheckpointRun* run = paused_; run && pairs.size() == run->place_ + 1;
+       run = run->outer_) {
     pairs_.push_back(std::move(pairs.back()));
     pairs.pop_back();
   }

@@ -7,7 +7,7 @@
 #include "grapnel/autograd/meta.h"
 #include "grapnel/base/short_name.h"
 #include "grapnel/base/source_site.h"
-#include "grapnel/ops/factories.h"
+#include "grapnel/functions/factories.h"
 #include "grapnel/ops/tape.h"
 
 namespace grapnel::autograd {

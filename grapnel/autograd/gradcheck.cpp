@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/loop_nest.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/ops/evaluator.h"
 
 namespace grapnel::autograd {
 

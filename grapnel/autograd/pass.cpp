@@ -13,9 +13,9 @@
 #include "grapnel/base/log.h"
 #include "grapnel/base/short_name.h"
 #include "grapnel/base/source_site.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/autocast.h"
 #include "grapnel/ops/compiled_args.h"
-#include "grapnel/ops/functions.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel {
@@ -222,13 +222,14 @@ const Grads* visit::grads_of_formula() {
 }
 
 void Pass::fail_written(const Node& node) const {
-  const std::string where = node.is_accumulate()
-                                ? anomaly::describe_leaf(static_cast<const AccumulateGrad&>(node).leaf())
-                                : str(node.name(), " (called at ", node.where(), ")");
-  fail("backward: a gradient on its way to ", where,
-       " was changed in place before it got there.\nLikely causes: a hook wrote to a gradient that "
-       "it or another one had kept, or the memory of a seed, or of what a hook returned, is that of "
-       "some grad() which was added to. Pass, keep or return a clone().");
+  const std::string where =
+      node.is_accumulate() ? anomaly::describe_leaf(static_cast<const AccumulateGrad&>(node).leaf())
+                           : str(node.name(), " (called at ", node.where(), ")");
+  fail(
+      "backward: a gradient on its way to ", where,
+      " was changed in place before it got there.\nLikely causes: a hook wrote to a gradient that "
+      "it or another one had kept, or the memory of a seed, or of what a hook returned, is that of "
+      "some grad() which was added to. Pass, keep or return a clone().");
 }
 
 void Pass::check_results() const {

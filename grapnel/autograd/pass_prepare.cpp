@@ -2,8 +2,8 @@
 #include "grapnel/autograd/accumulate.h"
 #include "grapnel/autograd/meta.h"
 #include "grapnel/autograd/pass.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/tape.h"
 
 namespace grapnel {

@@ -7,8 +7,8 @@
 #include "grapnel/autograd/tape_observer.h"
 #include "grapnel/base/short_name.h"
 #include "grapnel/base/source_site.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/compiled_args.h"
-#include "grapnel/ops/functions.h"
 #include "grapnel/ops/opaque_arguments.h"
 #include "grapnel/ops/record.h"
 
@@ -50,7 +50,8 @@ class HookPlace final : public base::Remembered {
   std::string hook() const {
     const std::string begin = str(describe(label_, kind_));
     if (!is_leaf_) return name_.empty() ? begin : str(begin, ", at ", name_);
-    return str(begin, ", at the leaf ", name_.empty() ? "" : "'" + name_ + "' ", "of shape ", shape_);
+    return str(begin, ", at the leaf ", name_.empty() ? "" : "'" + name_ + "' ", "of shape ",
+               shape_);
   }
   /// The same with the line of the call.
   std::string place() const {
@@ -213,7 +214,7 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
 
 void write_retained(AutogradMeta& tensor, const Tensor& grad) {
   if (!grad.defined() || !tensor.alive.load(std::memory_order_acquire)) return;
-  record::before_grad_is_replaced(tensor);  // not under the lock: user code may run
+  record::before_grad_is_replaced(tensor);         // not under the lock: user code may run
   const std::lock_guard guard(tensor.grad_mutex);  // other passes may run through the same graph
   if (tensor.grad.defined() &&
       !(tensor.grad.shape() == grad.shape() && tensor.grad.dtype() == grad.dtype())) [[unlikely]]
@@ -249,8 +250,8 @@ void run_post_hooks(Node& node, const HookTable& table, Grads& grad_inputs,
   const HookTable::Reader reader(table.lists());
   const variable_list consumed = to_list(grad_outputs);
   // What an accumulate node shows is grad() itself, which is the leaf's and may be changed.
-  const bool is_grad = node.is_accumulate() &&
-                       consumed[0].is_same(static_cast<AccumulateGrad&>(node).leaf().grad());
+  const bool is_grad =
+      node.is_accumulate() && consumed[0].is_same(static_cast<AccumulateGrad&>(node).leaf().grad());
   for (const HookEntry& entry : reader.value().post) {
     ListHookResult result;
     try {

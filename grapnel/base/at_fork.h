@@ -18,13 +18,13 @@ namespace grapnel::base {
 
 /// All that a fork waits for, the outermost first.
 enum class ForkOrder : uint8_t {
-  workers,       ///< base/thread_pool.cpp
-  graphs,        ///< compile/cache.cpp
-  kernels,       ///< codegen/jit.cpp
-  hook_bodies,   ///< capture/declared.cpp
-  plans,         ///< ops/kernels/onednn.h
-  generator,     ///< ops/generator.cpp
-  ranks,         ///< dist/executor.cpp, dist/init.cpp
+  workers,      ///< base/thread_pool.cpp
+  graphs,       ///< compile/cache.cpp
+  kernels,      ///< codegen/jit.cpp
+  hook_bodies,  ///< capture/declared.cpp
+  plans,        ///< cpu/kernels/onednn.h
+  generator,    ///< functions/generator.cpp
+  ranks,        ///< dist/executor.cpp, dist/init.cpp
   /// autograd/anomaly.cpp, autograd/pass_failure.cpp, codegen/disk_cache.cpp,
   /// compile/dump.cpp, nn/call.cpp
   settings,

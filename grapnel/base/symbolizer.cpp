@@ -25,9 +25,9 @@
 namespace grapnel::base {
 namespace {
 
-constexpr std::string_view kFolders[] = {"base",    "tensor", "ops",     "autograd", "capture",
-                                         "codegen", "compile", "io",     "nn",       "optim",
-                                         "data",    "hooks",  "train",   "dist",     "compat"};
+constexpr std::string_view kFolders[] = {
+    "autograd",  "base",  "capture", "codegen", "compat", "compile", "cpu",   "data",   "dist",
+    "functions", "hooks", "io",      "math",    "nn",     "ops",     "optim", "tensor", "train"};
 
 bool begins_with_a_folder(std::string_view path) {
   return std::ranges::any_of(kFolders, [&](std::string_view folder) {
@@ -59,8 +59,8 @@ bool is_outside(std::string_view file) {
 
 /// For code without lines: what its mangled name tells.
 bool is_users_symbol(std::string_view symbol) {
-  for (const std::string_view prefix : {"_ZN7grapnel", "_ZNK7grapnel", "_ZZN7grapnel",
-                                        "_ZZNK7grapnel", "_ZNSt", "_ZNKSt", "_ZSt"})
+  for (const std::string_view prefix :
+       {"_ZN7grapnel", "_ZNK7grapnel", "_ZZN7grapnel", "_ZZNK7grapnel", "_ZNSt", "_ZNKSt", "_ZSt"})
     if (symbol.starts_with(prefix)) return false;
   return symbol != "_start";
 }
@@ -104,11 +104,10 @@ bool is_messenger(std::string_view file) {
   return false;
 }
 bool is_messengers_symbol(std::string_view symbol) {
-  for (const std::string_view prefix : {"_ZN7grapnel4fail", "_ZN7grapnel6compat12check_failed",
-                                        "_ZN7grapnel4base11throw_error",
-                                        "_ZN7grapnel4base10with_place",
-                                        "_ZN7grapnel4base12_GLOBAL__N_114describe_stack",
-                                        "_ZN7grapnel4base16describe_failure"})
+  for (const std::string_view prefix :
+       {"_ZN7grapnel4fail", "_ZN7grapnel6compat12check_failed", "_ZN7grapnel4base11throw_error",
+        "_ZN7grapnel4base10with_place", "_ZN7grapnel4base12_GLOBAL__N_114describe_stack",
+        "_ZN7grapnel4base16describe_failure"})
     if (symbol.starts_with(prefix)) return true;
   return false;
 }

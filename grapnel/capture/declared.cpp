@@ -100,7 +100,7 @@ variable_list HookBody::record(const record::DeclaredHook& hook,
         // Made when it is first used, as the hook did, so that storages are numbered alike.
         Tensor& memory = memories[from.index];
         if (!memory.defined())
-          memory = record::pending_empty(memories_[from.index].sizes, memories_[from.index].dtype);
+          memory = evaluator().empty({memories_[from.index].sizes, memories_[from.index].dtype});
         return memory;
       }
       case From::What::result: return made[from.index][from.output];
@@ -264,12 +264,12 @@ variable_list call_declared(const DeclaredHook& hook, const variable_list& argum
   if (entry && !entry->body.why_not().empty()) return call();
   const bool audit = entry && is_due_for_audit(++entry->uses);
   if (entry && !audit) {
-    current->count_skipped_hook();
+    open_recorder()->count_skipped_hook();
     return entry->body.record(hook, arguments);
   }
   before_user_code();
   Words key = key_of(hook, arguments);  // before the hook runs, which may call other hooks
-  const Recorder& recorder = *current;
+  const Recorder& recorder = *open_recorder();
   const uint64_t flushes = recorder.flushes();
   const size_t first_call = recorder.trace().calls.size(),
                first_value = recorder.trace().values.size(),

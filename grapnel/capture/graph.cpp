@@ -72,7 +72,7 @@ std::string type_text(const Graph::Value& v) { return str(name(v.dtype), text_of
 
 const Op* find_op(std::string_view name) {
   for (const Op* op : all_ops())
-    if (op->name == name) return op;
+    if (op->name == name && !op->opaque) return op;
   return nullptr;
 }
 

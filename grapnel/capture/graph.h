@@ -88,7 +88,7 @@ class Graph {
 };
 std::ostream& operator<<(std::ostream& out, const Graph& graph);
 
-/// Finds the op that is called `name` in graphs; null when there is none.
+/// Finds the op that is called `name` in graphs that text can hold; null when there is none.
 const Op* find_op(std::string_view name);
 
 }  // namespace grapnel

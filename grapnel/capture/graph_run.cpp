@@ -1,7 +1,8 @@
 /// Running a graph, op by op.
 #include "grapnel/capture/graph.h"
+#include "grapnel/functions/factories.h"
 #include "grapnel/ops/defs/join.h"
-#include "grapnel/ops/factories.h"
+#include "grapnel/ops/evaluator.h"
 #include "grapnel/ops/op_table.h"
 
 namespace grapnel {
@@ -72,8 +73,8 @@ std::vector<Tensor> Graph::run(const std::vector<Tensor>& inputs) const {
     const Value& v = values_[id];
     check(!v.missing, "Graph::run: the values of constant ", name_of(id), ", ", v.dtype, v.sizes,
           ", are not known: the text of a graph does not hold them.\nGive it some with "
-          "set_constant(\"", name_of(id),
-          "\", tensor), or make it an input of the traced function.");
+          "set_constant(\"",
+          name_of(id), "\", tensor), or make it an input of the traced function.");
     if (v.constant.defined()) have[id] = v.constant;
     if (v.number) have[id] = wrap_number(*v.number);
     if (v.fresh) have[id] = empty(v.sizes, v.dtype);
@@ -89,7 +90,7 @@ std::vector<Tensor> Graph::run(const std::vector<Tensor>& inputs) const {
       std::vector<Tensor> out;
       for (Id id : i.outputs)
         out.push_back(id == kNone ? Tensor() : empty(values_[id].sizes, values_[id].dtype));
-      i.op->run(*i.op, pointers, attrs, out);
+      evaluator_of(Device()).run(*i.op, pointers, attrs, out);
       for (size_t k = 0; k < out.size(); ++k)
         if (i.outputs[k] != kNone) have[i.outputs[k]] = out[k];
     } else {

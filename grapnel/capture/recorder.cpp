@@ -12,7 +12,9 @@
 #include "grapnel/base/per_thread.h"
 #include "grapnel/base/source_site.h"
 #include "grapnel/capture/key.h"
+#include "grapnel/ops/defs/copy.h"
 #include "grapnel/ops/on_failure.h"
+#include "grapnel/ops/op_table.h"
 
 namespace grapnel {
 
@@ -36,33 +38,31 @@ void capture::Trace::clear() {
 }
 
 void before_raw_access(const Storage& storage) {
-  if (record::active() && record::current->holds(storage)) record::current->flush_for("data_ptr");
+  if (record::Recorder* const open = record::open_recorder(); open && open->holds(storage))
+    open->flush_for("data_ptr");
 }
 
 namespace record {
 
 using namespace capture;
 
-constinit thread_local Recorder* current [[gnu::tls_model("initial-exec")]] = nullptr;
+constinit thread_local Evaluator* current [[gnu::tls_model("initial-exec")]] = nullptr;
 constinit thread_local int walks [[gnu::tls_model("initial-exec")]] = 0;
 
-void append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out, bool inplace) {
-  current->append(op, inputs, attrs, out, inplace);
-}
 void flush(const char* what) {
-  if (active()) current->flush_for(what);
+  if (active()) open_recorder()->flush_for(what);
 }
-void on_undo(std::function<void()> undo) { current->on_undo(std::move(undo)); }
+void add_undo(std::function<void()> undo) { open_recorder()->on_undo(std::move(undo)); }
 void on_undo_of(const Tensor& value, std::function<void(Tensor)> restore) {
-  current->on_undo_of(value, std::move(restore));
+  open_recorder()->on_undo_of(value, std::move(restore));
 }
-void on_give_up(std::function<void()> undo) { current->on_give_up(std::move(undo)); }
-void keep(std::shared_ptr<const void> what) { current->keep(std::move(what), false); }
-void keep_opaque(std::shared_ptr<const void> what) { current->keep(std::move(what), true); }
+void on_give_up(std::function<void()> undo) { open_recorder()->on_give_up(std::move(undo)); }
+void keep(std::shared_ptr<const void> what) { open_recorder()->keep(std::move(what), false); }
+void keep_opaque(std::shared_ptr<const void> what) { open_recorder()->keep(std::move(what), true); }
 void before_user_code() {
-  if (active()) current->before_user_code();
+  if (active()) open_recorder()->before_user_code();
 }
-uint32_t holds(const Storage& storage) { return active() ? current->holds(storage) : 0; }
+uint32_t holds(const Storage& storage) { return active() ? open_recorder()->holds(storage) : 0; }
 
 namespace {
 
@@ -203,7 +203,10 @@ SlotId Recorder::lift(const StoragePtr& storage) {
 
 inline SlotId Recorder::slot_of(const TensorImpl& impl) {
   const StoragePtr& storage = impl.storage;
-  if (storage->pending() == this) return storage->pending_slot();
+  if (storage->pending() == this) {
+    const SlotId slot = storage->pending_slot();
+    return slot != kNone ? slot : number_fresh(*storage);
+  }
   if (storage->pending()) [[unlikely]] {
     // Of a recording further out on this thread, or of one that failed: the owner computes it or
     // says why not.
@@ -289,8 +292,8 @@ inline ValueId Recorder::find_in(SlotId slot, const TensorImpl& impl) const {
 
 ValueId Recorder::find(const Tensor& t) const {
   const Storage* storage = t.impl().storage.get();
-  if (storage->pending() == this) return find_in(storage->pending_slot(), t.impl());
-  const SlotId slot = outside_.find(storage, trace_.slots);
+  const SlotId slot =
+      storage->pending() == this ? storage->pending_slot() : outside_.find(storage, trace_.slots);
   return slot == kNone ? kNone : find_in(slot, t.impl());
 }
 
@@ -309,17 +312,29 @@ ValueId Recorder::find(const Tensor& t) const {
 
 ValueId Recorder::value_of(const Tensor& t) { return operand(t); }
 
-[[gnu::always_inline]] inline Tensor Recorder::pending_empty(const Shape& sizes, DType dtype) {
-  Tensor t(TensorImpl::lazy(sizes, dtype));
+Tensor Recorder::empty(const TensorSpec& spec) {
+  Tensor t(TensorImpl::lazy(spec.sizes, spec.dtype));
   Storage& storage = *t.impl().storage;
-  const auto id = static_cast<SlotId>(trace_.slots.size());
-  new (trace_.slots.extend(1)) Slot{.storage = &storage, .bytes = storage.bytes()};
-  storage.set_pending(this, id);
+  fresh_.push_back(&storage);
+  storage.set_pending(this, kNone);
   return t;
 }
 
-Tensor pending_empty(const Shape& sizes, DType dtype) {
-  return current->pending_empty(sizes, dtype);
+SlotId Recorder::number_fresh(Storage& storage) {
+  const auto id = static_cast<SlotId>(trace_.slots.size());
+  new (trace_.slots.extend(1)) Slot{.storage = &storage, .bytes = storage.bytes()};
+  forget_fresh(storage);
+  storage.set_pending(this, id);
+  return id;
+}
+
+inline void Recorder::forget_fresh(const Storage& storage) {
+  // Nearly always the latest.
+  for (size_t i = fresh_.size(); i-- > 0;)
+    if (fresh_[i] == &storage) {
+      fresh_[i] = fresh_.back();
+      return fresh_.pop_back();
+    }
 }
 
 // --- calls ---
@@ -384,73 +399,53 @@ uint32_t Recorder::place_of(base::Context& context) {
   call.key_end = static_cast<uint32_t>(trace_.key.size());
 }
 
-void Recorder::view(const Op& op, Inputs inputs, const void* attrs, Outputs& out) {
-  Specs specs;
-  op.infer(inputs, attrs, specs);
-  out.resize(specs.size());
-  const std::span<Tensor> views(out.data(), out.size());
-  op.run(op, inputs, attrs, views);
-  append(op, inputs, attrs, views, /*inplace=*/false);
-}
-
-[[gnu::always_inline]] inline void Recorder::call(const Op& op, Inputs inputs, const void* attrs,
-                                                  Outputs& out) {
-  if (op.family == Family::view) return view(op, inputs, attrs, out);
-  Specs specs;
-  op.infer(inputs, attrs, specs);
+void Recorder::run(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out) {
+  const bool inplace = !out.empty() && !inputs.empty() && out[0].is_same(*inputs[0]);
   if (is_full(trace_)) [[unlikely]]
     flush();
-  ValueId* id = trace_.ids.extend(inputs.size() + specs.size());
-  for (const Tensor* t : inputs) *id++ = operand(*t);
-  for (const TensorSpec& spec : specs) {
-    const TensorImpl& impl = out.emplace_back(pending_empty(spec.sizes, spec.dtype)).impl();
-    *id++ = add_value(impl, impl.storage->pending_slot(), /*linear=*/true);
-  }
-  add_call(op, inputs.size(), specs.size(), attrs, /*inplace=*/false);
-}
-void call(const Op& op, Inputs inputs, const void* attrs, Outputs& out) {
-  current->call(op, inputs, attrs, out);
-}
-
-void Recorder::append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out,
-                      bool inplace) {
-  // Memory that the caller got for results belongs to this trace, so that it ends behind the call.
-  const bool prepared = !inplace && op.family != Family::view && !out.empty();
-  const bool full = is_full(trace_);
-  if (full && !prepared) [[unlikely]]
-    flush();
   // Lifting a value does not append ids, so the place stays.
-  ValueId* const ids = trace_.ids.extend(inputs.size() + out.size());
-  for (size_t i = 0; i < inputs.size(); ++i) ids[i] = operand(*inputs[i]);
-  for (size_t i = 0; i < out.size(); ++i) {
-    const Tensor& t = out[i];
-    ValueId& id = ids[inputs.size() + i];
-    if (!t.defined()) {
-      id = kNone;
-    } else if (inplace) {
-      id = ids[0];
-      mark_written(t, trace_.values[id].slot);
-    } else if (op.family != Family::view) {
-      const StoragePtr& storage = t.impl().storage;
-      // Fresh memory, which a call sees for the first time.
-      if (storage->pending() == this && trace_.slots[storage->pending_slot()].first == kNone)
-        id = new_value(t.impl(), storage->pending_slot());
-      else id = value_of(t);
-    } else {
-      id = value_of(t);
-      // A view that changes nothing at these sizes may at others, and the key is the same for all
-      // of them.
-      if (id == ids[0]) id = new_value(t.impl(), trace_.values[id].slot);
-    }
+  ValueId* id = trace_.ids.extend(inputs.size() + out.size());
+  const ValueId* const first = id;
+  for (const Tensor* t : inputs) *id++ = operand(*t);
+  for (const Tensor& t : out) {
+    if (!t.defined()) *id = kNone;
+    else if (inplace) mark_written(t, trace_.values[*id = *first].slot);
+    else if (op.views) *id = view_of(t, *first);
+    else *id = result(op, t);
+    ++id;
   }
   add_call(op, inputs.size(), out.size(), attrs, inplace);
-  if (full && prepared) [[unlikely]]
-    flush();
 }
+
+ValueId Recorder::view_of(const Tensor& view, ValueId base) {
+  const ValueId id = value_of(view);
+  // A view that changes nothing at these sizes may at others, and the key is the same for all of
+  // them.
+  return id == base ? new_value(view.impl(), trace_.values[id].slot) : id;
+}
+
+inline ValueId Recorder::result(const Op& op, const Tensor& t) {
+  const TensorImpl& impl = t.impl();
+  Storage& storage = *impl.storage;
+  if (storage.pending() != this || storage.pending_slot() != kNone) [[unlikely]]
+    return value_of(t);
+  // What a function of the program returns may lie in memory column by column.
+  const SlotId slot = number_fresh(storage);
+  return op.opaque ? new_value(impl, slot) : add_value(impl, slot, /*linear=*/true);
+}
+
+void Recorder::copy(const Tensor& target, const Tensor& source) {
+  const Tensor* const inputs[] = {&target, &source};
+  Tensor out = target;
+  run(source.impl().wrapped_number ? op_of<Fill> : op_of<Copy>, inputs, nullptr, {&out, 1});
+}
+
+void Recorder::read(const Tensor& t, void* host) { evaluator_of(t.device()).read(t, host); }
 
 // --- the end of a trace ---
 
 void Recorder::released(Storage& storage) noexcept {
+  if (storage.pending_slot() == kNone) return forget_fresh(storage);
   trace_.slots[storage.pending_slot()].storage = nullptr;
 }
 
@@ -459,10 +454,9 @@ void Recorder::materialize(Storage& storage) {
         "this tensor is pending: it is being recorded on another thread, or by a compiled function "
         "that waits for a trace() inside it.\n"
         "Read it after the compiled function has returned.");
-  Slot& slot = trace_.slots[storage.pending_slot()];
-  if (!slot.outside && slot.first == kNone) {
+  if (storage.pending_slot() == kNone) {
     // Memory that no call has seen: it is the caller's to fill, and nothing has to run for that.
-    slot.storage = nullptr;
+    forget_fresh(storage);
     storage.clear_pending();
     return;
   }
@@ -473,7 +467,8 @@ void Recorder::materialize(Storage& storage) {
 void Recorder::on_undo_of(const Tensor& value, std::function<void(Tensor)> restore) {
   const auto call = static_cast<uint32_t>(trace_.calls.size());
   const Storage* storage = value.defined() ? value.impl().storage.get() : nullptr;
-  if (!storage || storage->pending() != this || trace_.slots[storage->pending_slot()].outside)
+  if (!storage || storage->pending() != this || storage->pending_slot() == kNone ||
+      trace_.slots[storage->pending_slot()].outside)
     return on_undo([value, restore = std::move(restore)] { restore(value); });
   const TensorImpl& t = value.impl();
   undo_.push_back(
@@ -592,6 +587,8 @@ void Recorder::give_up(const char* why) noexcept {
       Lost::mark(*s.storage, shared);
     }
   }
+  for (Storage* storage : fresh_) Lost::mark(*storage, shared);
+  fresh_.clear();
   forget();
 }
 

@@ -44,16 +44,18 @@ class Sink {
   virtual bool names_hooks() const { return false; }
 };
 
-class Recorder final : public PendingOwner {
+class Recorder final : public Evaluator, public PendingOwner {
  public:
   explicit Recorder(Sink& sink);
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  void call(const Op& op, Inputs inputs, const void* attrs, Outputs& out);
-  void append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out, bool inplace);
-  Tensor pending_empty(const Shape& sizes, DType dtype);
+  Tensor empty(const TensorSpec& spec) override;
+  void run(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out) override;
+  void copy(const Tensor& target, const Tensor& source) override;
+  void read(const Tensor& t, void* host) override;
+
   /// Runs what was recorded. Not a break: pieces of a long trace, the end of a scope.
   void flush();
   /// The same because somebody needs a value now.
@@ -91,12 +93,16 @@ class Recorder final : public PendingOwner {
   void released(Storage& storage) noexcept override;
 
  private:
-  void view(const Op& op, Inputs inputs, const void* attrs, Outputs& out);
   /// The value that stands for an operand; kNone for one that is absent.
   capture::ValueId operand(const Tensor& t);
   capture::SlotId slot_of(const TensorImpl& impl);
   capture::ValueId find_in(capture::SlotId slot, const TensorImpl& impl) const;
   capture::SlotId lift(const StoragePtr& storage);
+  /// Gives memory that a call sees for the first time its place in the trace.
+  capture::SlotId number_fresh(Storage& storage);
+  void forget_fresh(const Storage& storage);
+  capture::ValueId view_of(const Tensor& view, capture::ValueId base);
+  capture::ValueId result(const Op& op, const Tensor& t);
   capture::ValueId add_value(const TensorImpl& impl, capture::SlotId slot, bool linear);
   capture::ValueId new_value(const TensorImpl& impl, capture::SlotId slot);
   capture::ValueId number(const TensorImpl& impl, const LiftedNumber* lifted);
@@ -117,7 +123,8 @@ class Recorder final : public PendingOwner {
   capture::Trace trace_;
   capture::SlotTable outside_;
   uint64_t flushes_ = 0;
-  uint64_t serial_ = 0;  ///< of the trace; every one in the process has its own
+  uint64_t serial_ = 0;            ///< of the trace; every one in the process has its own
+  std::vector<Storage*> fresh_;    ///< memory for results that no call has seen yet
   std::vector<StoragePtr> blobs_;  ///< borrowed memory of which the trace has a copy
   bool opaque_pending_ = false;    ///< a call of user code waits to be run
   bool has_run_ = false;
@@ -140,7 +147,10 @@ class RecordScope {
 
  private:
   Recorder recorder_;
-  Recorder* outer_;
+  Evaluator* outer_;
 };
+
+/// The recorder that is open on this thread, or null.
+inline Recorder* open_recorder() { return static_cast<Recorder*>(current); }
 
 }  // namespace grapnel::record

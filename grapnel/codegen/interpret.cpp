@@ -5,7 +5,7 @@
 #include "grapnel/base/allocator.h"
 #include "grapnel/base/small_vector.h"
 #include "grapnel/codegen/block_program.h"
-#include "grapnel/ops/kernels/table.h"
+#include "grapnel/cpu/kernels/table.h"
 
 namespace grapnel::codegen {
 namespace {

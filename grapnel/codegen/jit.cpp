@@ -15,7 +15,7 @@
 #include "grapnel/base/threads.h"
 #include "grapnel/codegen/disk_cache.h"
 #include "grapnel/codegen/llvm_module.h"
-#include "grapnel/ops/kernels/table.h"
+#include "grapnel/cpu/kernels/table.h"
 
 namespace grapnel::codegen {
 namespace {
@@ -372,8 +372,8 @@ void Kernel::wait() const {
   {
     std::unique_lock lock(jit().mutex);
     start_worker_if_needed();
-    jit().changed.wait(
-        lock, [&] { return state() != State::pending || (left = take_from_queue(this)); });
+    jit().changed.wait(lock,
+                       [&] { return state() != State::pending || (left = take_from_queue(this)); });
   }
   if (!left) return;
   const std::shared_lock no_fork(jit().making);

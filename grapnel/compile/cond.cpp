@@ -6,8 +6,8 @@
 #include "grapnel/autograd/saved_variable.h"
 #include "grapnel/base/context.h"
 #include "grapnel/compile/trace.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/loop_nest.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/ops/defs/calls.h"
 #include "grapnel/ops/op_table.h"
 #include "grapnel/ops/record.h"
 
@@ -15,35 +15,27 @@ namespace grapnel::compile_detail {
 
 namespace {
 
-struct Branches {
+struct Branches final : ProgramCall {
+  Branches(Branch first, Branch second) : if_true(std::move(first)), if_false(std::move(second)) {}
+  void run(Inputs inputs, std::span<Tensor> out) const override;
+
   Branch if_true, if_false;
 };
 
-/// The recorded form: the condition and the operands in, the results of the branch that holds out.
-struct Cond : Call<-1> {
-  static constexpr std::string_view name = "cond";
-  struct Attrs {
-    const Branches* branches = nullptr;  ///< kept alive by the trace
-    static void visit(auto&, auto&&) {}
-  };
-  static void infer(Inputs, const Attrs&, Specs&) {}
-  static void run(Inputs inputs, const Attrs& attrs, std::span<Tensor> out) {
-    NoGradGuard no_grad;
-    variable_list operands;
-    for (const Tensor* t : inputs.subspan(1)) operands.push_back(*t);
-    const bool holds = inputs[0]->item().to_bool();
-    const variable_list results =
-        (holds ? attrs.branches->if_true : attrs.branches->if_false)(operands);
-    check(results.size() == out.size(), "cond: a branch returned ", results.size(),
-          " tensors, and ", out.size(), " when it was recorded.");
-    for (size_t i = 0; i < out.size(); ++i) {
-      check(results[i].defined() && results[i].shape() == out[i].shape(), "cond: result ", i,
-            " of a branch has another shape than when it was recorded, ", out[i].shape(), ".");
-      copy_elements(out[i], results[i]);
-    }
+void Branches::run(Inputs inputs, std::span<Tensor> out) const {
+  NoGradGuard no_grad;
+  variable_list operands;
+  for (const Tensor* t : inputs.subspan(1)) operands.push_back(*t);
+  const bool holds = inputs[0]->item().to_bool();
+  const variable_list results = (holds ? if_true : if_false)(operands);
+  check(results.size() == out.size(), "cond: a branch returned ", results.size(), " tensors, and ",
+        out.size(), " when it was recorded.");
+  for (size_t i = 0; i < out.size(); ++i) {
+    check(results[i].defined() && results[i].shape() == out[i].shape(), "cond: result ", i,
+          " of a branch has another shape than when it was recorded, ", out[i].shape(), ".");
+    copy_elements(out[i], results[i]);
   }
-  static Samples samples() { return {}; }
-};
+}
 
 /// A tensor that looks like `t` and stands in for it while a branch is looked at.
 Tensor stand_in(const Tensor& t) {
@@ -162,8 +154,7 @@ variable_list cond(const Tensor& pred, Branch if_true, Branch if_false,
           "cond: one branch returns ", specs[i].dtype, specs[i].sizes, " and the other ",
           others[i].dtype, others[i].sizes, ".");
 
-  const auto branches =
-      std::make_shared<const Branches>(Branches{std::move(if_true), std::move(if_false)});
+  const auto branches = std::make_shared<const Branches>(std::move(if_true), std::move(if_false));
   SmallVector<const Tensor*, 4> inputs{&pred};
   bool tracked = false;
   for (const Tensor& t : operands) {
@@ -171,10 +162,9 @@ variable_list cond(const Tensor& pred, Branch if_true, Branch if_false,
     tracked |= GradMode::is_enabled() && tape::tracks(t);
   }
   variable_list results;
-  for (const TensorSpec& spec : specs)
-    results.push_back(record::pending_empty(spec.sizes, spec.dtype));
+  for (const TensorSpec& spec : specs) results.push_back(evaluator().empty(spec));
   const Cond::Attrs attrs{branches.get()};
-  record::append(op_of<Cond>, {inputs.data(), inputs.size()}, &attrs, results, /*inplace=*/false);
+  evaluator().run(op_of<Cond>, {inputs.data(), inputs.size()}, &attrs, results);
   record::keep(branches);
   if (tracked) {
     const auto node = IntrusivePtr<CondNode>::adopt(new CondNode(branches, pred, operands));

@@ -119,7 +119,7 @@ Compute GroupBuilder::compute_of(const Instruction& c) const {
   return compute_type(pointwise_input_type(*c.op, {list.data(), list.size()}));
 }
 
-void GroupBuilder::add_product(uint32_t call, const Tiled& tiled) {
+void GroupBuilder::add_product(uint32_t call, const cpu::Tiled& tiled) {
   const Instruction& c = t_.calls[call];
   const auto inputs = t_.inputs_of(c);
   const ValueId out = t_.outputs_of(c)[0];

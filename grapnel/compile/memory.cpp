@@ -1,6 +1,7 @@
 #include "grapnel/compile/memory.h"
 
 #include "grapnel/base/context.h"
+#include "grapnel/ops/evaluator.h"
 
 namespace grapnel::compile_detail {
 
@@ -60,8 +61,8 @@ void run_call(const Trace& trace, const Instruction& call, Memory& memory) {
     for (const ValueId id : trace.outputs_of(call))
       outputs.push_back(id == kNone ? Tensor() : memory.tensor(id));
   try {
-    call.op->run(*call.op, {in.pointers.data(), in.pointers.size()}, trace.attrs_of(call),
-                 {outputs.data(), outputs.size()});
+    evaluator_of(Device()).run(*call.op, {in.pointers.data(), in.pointers.size()},
+                               trace.attrs_of(call), {outputs.data(), outputs.size()});
   } catch (...) {
     rethrow_from(trace, call);
   }

@@ -128,7 +128,8 @@ class Planner {
       if (!b && kind == Group::Reduce::rows) b = &open_group(t_.inputs_of(c)[0]);
       if (b) add_reduction(*b, i, kind);
       else add_call(i);
-    } else if (const Tiled t = options_.fuse && options_.epilogues ? product_of(c) : Tiled()) {
+    } else if (const cpu::Tiled t =
+                   options_.fuse && options_.epilogues ? product_of(c) : cpu::Tiled()) {
       add_product(i, t);
     } else {
       add_call(i);
@@ -208,9 +209,9 @@ class Planner {
     for (const Waiting& w : std::exchange(waiting_, {})) place_elementwise(w.call);
   }
 
-  Tiled product_of(const Instruction& c) const {
-    const Tiled t = tiled(*c.op, t_.attrs_of(c));
-    return t && value(t_.outputs_of(c)[0]).linear ? t : Tiled();
+  cpu::Tiled product_of(const Instruction& c) const {
+    const cpu::Tiled t = cpu::tiled(*c.op, t_.attrs_of(c));
+    return t && value(t_.outputs_of(c)[0]).linear ? t : cpu::Tiled();
   }
 
   /// x.add_(x.t()): no order of elements makes this right without a copy.
@@ -332,7 +333,7 @@ class Planner {
 
   /// Two items: the call, and behind it the group that takes it in if something follows that runs
   /// on tiles.
-  void add_product(uint32_t i, const Tiled& t) {
+  void add_product(uint32_t i, const cpu::Tiled& t) {
     const ValueId out = t_.outputs_of(t_.calls[i])[0];
     Item call;
     call.at = at_;
@@ -441,7 +442,7 @@ class Planner {
     const Group& g = plan.groups[static_cast<size_t>(before.group)];
     const Instruction& c = t_.calls[product.product.call];
     const ValueId operand =
-        t_.inputs_of(c)[static_cast<size_t>(tiled(*c.op, t_.attrs_of(c)).operand)];
+        t_.inputs_of(c)[static_cast<size_t>(cpu::tiled(*c.op, t_.attrs_of(c)).operand)];
     return g.outputs.size() == 1 && value(g.outputs[0].value).slot == value(operand).slot;
   }
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 
 namespace grapnel::data {
 

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "grapnel/ops/generator.h"
+#include "grapnel/functions/generator.h"
 #include "grapnel/tensor/tensor.h"
 
 namespace grapnel::data {

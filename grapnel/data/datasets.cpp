@@ -5,9 +5,9 @@
 #include <set>
 
 #include "grapnel/data/idx.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/io/file.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
 
 namespace grapnel::data {
 

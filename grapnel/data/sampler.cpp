@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "grapnel/ops/factories.h"
+#include "grapnel/functions/factories.h"
 
 namespace grapnel::data {
 

@@ -7,7 +7,7 @@
 #include "grapnel/base/threads.h"
 #include "grapnel/dist/thread_collectives.h"
 #include "grapnel/dist/thread_ranks.h"
-#include "grapnel/ops/factories.h"
+#include "grapnel/functions/factories.h"
 
 namespace grapnel::dist {
 
@@ -116,9 +116,7 @@ class ThreadFamily {
     std::unique_lock lock(mutex_);
     fail(std::move(why), std::move(text), lock);
   }
-  void abort(const std::string& text) {
-    fail(std::make_exception_ptr(CommAborted(text)), text);
-  }
+  void abort(const std::string& text) { fail(std::make_exception_ptr(CommAborted(text)), text); }
   bool failed() const {
     if (home_.is_elsewhere()) return true;
     std::lock_guard lock(mutex_);
@@ -386,8 +384,7 @@ ThreadRanks make_thread_ranks(std::vector<std::shared_ptr<Executor>> executors,
   auto line = std::make_shared<Line>();
   line->name = "world";
   for (int r = 0; r < count; ++r) line->world.push_back(r);
-  const auto world =
-      std::make_shared<ThreadWorld>(std::move(executors), options.ranks_per_machine);
+  const auto world = std::make_shared<ThreadWorld>(std::move(executors), options.ranks_per_machine);
   const auto family = ThreadWorld::make_family(world);
   ThreadRanks ranks;
   for (int r = 0; r < count; ++r)

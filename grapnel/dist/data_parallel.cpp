@@ -6,8 +6,8 @@
 #include "grapnel/autograd/meta.h"
 #include "grapnel/dist/hooks.h"
 #include "grapnel/dist/replicas.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 
 namespace grapnel::dist {
 

@@ -3,8 +3,8 @@
 #include <tuple>
 
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 
 namespace grapnel::dist {
 
@@ -89,8 +89,7 @@ BucketHook by_name(std::string_view name) {
   std::apply([&](const auto&... hook) { (look_at(hook), ...); }, builtin);
   if (found) return found;
   std::string all;
-  for (const std::string_view known : builtin_names())
-    all += str(all.empty() ? "" : ", ", known);
+  for (const std::string_view known : builtin_names()) all += str(all.empty() ? "" : ", ", known);
   fail("there is no built-in comm hook '", name, "'.\nThere are ", all, ".");
 }
 

@@ -2,7 +2,7 @@
 
 #include "grapnel/base/context.h"
 #include "grapnel/dist/replicas.h"
-#include "grapnel/ops/factories.h"
+#include "grapnel/functions/factories.h"
 
 namespace grapnel::dist {
 
@@ -66,8 +66,8 @@ struct JoinAccess {
       body();
     } catch (const std::exception& e) {
       // The others would wait for this rank.
-      channel.abort(str("the body of join ended with an exception: ",
-                        base::with_places_inside(e.what())));
+      channel.abort(
+          str("the body of join ended with an exception: ", base::with_places_inside(e.what())));
       throw;
     } catch (...) {
       channel.abort("the body of join ended with an exception that is no std::exception");

@@ -3,8 +3,8 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/log.h"
 #include "grapnel/dist/hooks.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 
 namespace grapnel::dist {
 

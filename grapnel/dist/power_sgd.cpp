@@ -5,9 +5,9 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/log.h"
 #include "grapnel/dist/hooks.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
-#include "grapnel/ops/random.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
+#include "grapnel/functions/random.h"
 
 namespace grapnel::dist::hooks {
 

@@ -17,8 +17,8 @@
 #include <string>
 
 #include "grapnel/dist/grad_bucket.h"
+#include "grapnel/functions/generator.h"
 #include "grapnel/nn/state_dict.h"
-#include "grapnel/ops/generator.h"
 
 namespace grapnel::dist::hooks {
 

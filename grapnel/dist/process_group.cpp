@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel::dist {
@@ -112,7 +112,7 @@ Future<Tensor> Work::single() const {
 namespace {
 /// See Note [Collectives in recordings].
 void make_visible(CallKind kind, const std::array<Tensor, 2>& memory) {
-  if (record::active()) record::flush(name(kind).data());
+  record::flush(name(kind).data());
   for (const Tensor& t : memory)
     if (t.defined()) t.data_ptr();  // throws if it belongs to another thread's recording
 }

@@ -9,13 +9,12 @@
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/log.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel::dist {
 
-Reducer::Reducer(std::vector<Parameter> parameters, ProcessGroup group,
-                 DataParallelOptions options)
+Reducer::Reducer(std::vector<Parameter> parameters, ProcessGroup group, DataParallelOptions options)
     : options_(std::move(options)) {
   check(options_.usual_bytes() > 0 && options_.first_bytes() > 0,
         "DistributedDataParallel: bucket sizes must be positive, got ", options_.usual_bytes(),
@@ -196,10 +195,9 @@ void Reducer::lower_precision() {
     Slot& slot = slots_[i];
     if (slot.full.defined()) continue;
     // A recorded step that does not run takes set_data back, and so what stands beside it.
-    if (record::active())
-      record::on_undo([self = weak_from_this(), i] {
-        if (const auto reducer = self.lock()) reducer->slots_[i].full = {};
-      });
+    record::on_undo([self = weak_from_this(), i] {
+      if (const auto reducer = self.lock()) reducer->slots_[i].full = {};
+    });
     slot.full = slot.tensor.detach();
     slot.tensor.set_data(slot.full.to(options_.reduced_precision->parameters));
   }

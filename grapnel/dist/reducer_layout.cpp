@@ -5,8 +5,8 @@
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/dist/reducer.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel::dist {
@@ -14,9 +14,8 @@ namespace grapnel::dist {
 std::vector<BucketItem> Reducer::items() const {
   std::vector<BucketItem> out;
   for (const Slot& slot : slots_) {
-    const DType dtype = options_.reduced_precision
-                            ? options_.reduced_precision->parameters
-                            : slot.tensor.dtype();
+    const DType dtype =
+        options_.reduced_precision ? options_.reduced_precision->parameters : slot.tensor.dtype();
     out.push_back({slot.tensor.numel() * static_cast<int64_t>(element_size(dtype)), dtype});
   }
   return out;

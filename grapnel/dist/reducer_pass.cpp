@@ -5,9 +5,9 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/log.h"
 #include "grapnel/dist/reducer.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/effect.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel::dist {
@@ -148,8 +148,7 @@ void Reducer::on_outputs() {
   if (!armed_) return;
   // Here, not at the first gradient: that may come in a pass inside this one.
   if (searches() && !searched_) find_unused();
-  if (counting())
-    autograd::queue_callback([this] { launch_counted(); }, pass_depth_);
+  if (counting()) autograd::queue_callback([this] { launch_counted(); }, pass_depth_);
 }
 
 // The first pass over a static graph: only now is it known how often each parameter is reached.

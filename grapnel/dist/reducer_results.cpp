@@ -4,8 +4,8 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/context.h"
 #include "grapnel/dist/reducer.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/on_failure.h"
 #include "grapnel/ops/record.h"
 
@@ -72,10 +72,9 @@ void Reducer::write_back(Bucket& bucket, const Tensor& flat) {
   for (size_t k = 0; k < bucket.members.size(); ++k) {
     Slot& slot = slots_[bucket.members[k]];
     if (slot.full.defined()) {
-      if (record::active())
-        record::on_undo([self = weak_from_this(), i = bucket.members[k], full = slot.full] {
-          if (const auto reducer = self.lock()) reducer->slots_[i].full = full;
-        });
+      record::on_undo([self = weak_from_this(), i = bucket.members[k], full = slot.full] {
+        if (const auto reducer = self.lock()) reducer->slots_[i].full = full;
+      });
       slot.tensor.set_data(slot.full);
       slot.full = {};
       if (used_anywhere_[bucket.members[k]])
@@ -154,8 +153,9 @@ void Reducer::watch_recording() {
     if (!reducer || !reducer->failure_.empty() || reducer->complete_ > pass) return;
     try {
       const record::Suspend now;
-      reducer->poison(str(reducer->here(), " the recorded step that the backward pass is part of "
-                                           "has failed, or was never run."));
+      reducer->poison(str(reducer->here(),
+                          " the recorded step that the backward pass is part of "
+                          "has failed, or was never run."));
     } catch (...) {
       // As above: whatever ended the recording is under way.
     }

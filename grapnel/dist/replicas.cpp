@@ -3,9 +3,9 @@
 #include <sstream>
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/effect.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
 
 namespace grapnel::dist {
 

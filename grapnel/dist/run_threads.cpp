@@ -6,7 +6,7 @@
 #include "grapnel/base/rank.h"
 #include "grapnel/base/threads.h"
 #include "grapnel/dist/thread_ranks.h"
-#include "grapnel/ops/generator.h"
+#include "grapnel/functions/generator.h"
 
 namespace grapnel::dist {
 
@@ -46,24 +46,25 @@ void run_threads(int count, const std::function<void(ProcessGroup)>& fn,
   std::exception_ptr first;  // The others fail because of it.
   std::vector<std::thread> threads;
   for (ProcessGroup& group : ranks.groups)
-    threads.push_back(base::start_user_thread([&, lose = ranks.lose, group = std::move(group)]() mutable {
-      const DefaultGeneratorScope draws(generators[static_cast<size_t>(group.rank())]);
-      Executor::Scope scope(group.communicator().executor());
-      own_group = &group;
-      base::set_thread_rank({group.rank(), group.size()});
-      try {
-        fn(group);
-      } catch (...) {
-        const std::exception_ptr error = std::current_exception();
-        {
-          std::lock_guard lock(mutex);
-          if (!first) first = error;
-        }
-        lose(str("the function of rank ", group.rank(), " ended with an exception: ",
-                 message_of(error)));
-      }
-      group = {};
-    }));
+    threads.push_back(
+        base::start_user_thread([&, lose = ranks.lose, group = std::move(group)]() mutable {
+          const DefaultGeneratorScope draws(generators[static_cast<size_t>(group.rank())]);
+          Executor::Scope scope(group.communicator().executor());
+          own_group = &group;
+          base::set_thread_rank({group.rank(), group.size()});
+          try {
+            fn(group);
+          } catch (...) {
+            const std::exception_ptr error = std::current_exception();
+            {
+              std::lock_guard lock(mutex);
+              if (!first) first = error;
+            }
+            lose(str("the function of rank ", group.rank(),
+                     " ended with an exception: ", message_of(error)));
+          }
+          group = {};
+        }));
   ranks = {};
   for (std::thread& t : threads) t.join();
   if (first) std::rethrow_exception(first);

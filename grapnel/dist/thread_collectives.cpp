@@ -1,7 +1,7 @@
 #include "grapnel/dist/thread_collectives.h"
 
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/functions.h"
 
 namespace grapnel::dist {
 

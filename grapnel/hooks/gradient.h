@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "grapnel/ops/generator.h"
+#include "grapnel/functions/generator.h"
 #include "grapnel/tensor/tensor.h"
 
 namespace grapnel::hooks {

@@ -11,8 +11,8 @@
 #include "grapnel/autograd/tape_observer.h"
 #include "grapnel/autograd/visit.h"
 #include "grapnel/base/rank.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/hooks/layout.h"
-#include "grapnel/ops/functions.h"
 #include "grapnel/ops/on_failure.h"
 
 namespace grapnel::hooks {
@@ -71,10 +71,10 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
       for (const Tensor& g : grad_inputs)
         if (g.defined() && !is_old(g)) self->watch(g, "backward", place);
     };
-    node.make_hooks()->add(
-        HookKind::node_post, 0,
-        std::make_shared<CallableNodePostHook<decltype(look)>>(std::move(look)), "NaN guard",
-        /*is_tool=*/true);
+    node.make_hooks()->add(HookKind::node_post, 0,
+                           std::make_shared<CallableNodePostHook<decltype(look)>>(std::move(look)),
+                           "NaN guard",
+                           /*is_tool=*/true);
   }
 
   void on_hook(const HookLabel& label, HookKind kind, const Node& node,

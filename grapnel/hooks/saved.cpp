@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "grapnel/base/threads.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/hooks/layout.h"
 #include "grapnel/io/safetensors.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
 
 namespace grapnel::hooks {
 

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <optional>
 
+#include "grapnel/functions/factories.h"
 #include "grapnel/io/array_bytes.h"
 #include "grapnel/io/file.h"
-#include "grapnel/ops/factories.h"
 
 namespace grapnel::io {
 

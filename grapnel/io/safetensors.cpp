@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "grapnel/base/log.h"
+#include "grapnel/functions/factories.h"
 #include "grapnel/io/file.h"
 #include "grapnel/io/safetensors_header.h"
-#include "grapnel/ops/factories.h"
 
 namespace grapnel::io {
 

@@ -1,6 +1,6 @@
 #include "grapnel/nn/activation.h"
 
-#include "grapnel/ops/factories.h"
+#include "grapnel/functions/factories.h"
 
 namespace grapnel::nn {
 

@@ -6,7 +6,7 @@
 
 #include "grapnel/base/arg.h"
 #include "grapnel/nn/module_holder.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/functions.h"
 
 namespace grapnel::nn {
 

@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "grapnel/base/checked.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/nn/init.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
 
 namespace grapnel::nn {
 

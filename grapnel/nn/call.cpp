@@ -8,9 +8,9 @@
 #include "grapnel/base/log.h"
 #include "grapnel/base/short_name.h"
 #include "grapnel/base/source_site.h"
+#include "grapnel/functions/generator.h"
 #include "grapnel/nn/backward_call.h"
 #include "grapnel/nn/checkpointed_call.h"
-#include "grapnel/ops/generator.h"
 
 namespace grapnel::nn::detail {
 
@@ -38,8 +38,7 @@ class ModulePath final : public base::Remembered {
  private:
   static const CallScope* call_around(const base::Context& c) {
     for (const base::Context* outer = c.outer(); outer; outer = outer->outer())
-      if (outer->kind() == base::Context::Kind::module)
-        return static_cast<const CallScope*>(outer);
+      if (outer->kind() == base::Context::Kind::module) return static_cast<const CallScope*>(outer);
     return nullptr;
   }
 
@@ -143,8 +142,7 @@ class ForwardCall {
  private:
   void run_pre_hooks() {
     for (const auto& e : hooks_now(global_.forward_pre, module_.hooks().forward_pre))
-      as_hook(*e, HookKind::forward_pre, module_,
-              [&] { e->hook.call(module_, args_, kwargs_); });
+      as_hook(*e, HookKind::forward_pre, module_, [&] { e->hook.call(module_, args_, kwargs_); });
   }
   void run_hooks() {
     for (const auto& e : hooks_now(global_.forward, module_.hooks().forward)) {

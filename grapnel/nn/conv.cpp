@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "grapnel/base/checked.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/nn/init.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
 
 namespace grapnel::nn {
 
@@ -101,9 +101,9 @@ Tensor ConvNdImpl<D, Derived>::forward(const Tensor& input) {
   std::array<int64_t, D> before = *options.padding().sizes(), after = before;
   if (options.padding().is_same())
     for (size_t i = 0; i < D; ++i) {
-      const int64_t total = checked_mul(
-          options.dilation()[i], checked_sub(options.kernel_size()[i], int64_t{1}, "conv"),
-          "conv, reach of the kernel");
+      const int64_t total = checked_mul(options.dilation()[i],
+                                        checked_sub(options.kernel_size()[i], int64_t{1}, "conv"),
+                                        "conv, reach of the kernel");
       before[i] = total / 2, after[i] = total - before[i];
     }
   Tensor x = input;

@@ -1,9 +1,9 @@
 #include "grapnel/nn/embedding.h"
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/functions/factories.h"
 #include "grapnel/nn/functional.h"
 #include "grapnel/nn/init.h"
-#include "grapnel/ops/factories.h"
 
 namespace grapnel::nn {
 

@@ -6,8 +6,8 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/checked.h"
 #include "grapnel/base/half.h"
+#include "grapnel/functions/broadcast_warning.h"
 #include "grapnel/ops/attr_check.h"
-#include "grapnel/ops/broadcast_warning.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/tensor/tensor_index.h"
 
@@ -23,8 +23,7 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, con
         " groups, got shape ", x.shape(), ".");
   const int64_t groups = checked_mul(x.size(0), num_groups, "group_norm"),
                 per_group = x.numel() / std::max<int64_t>(1, groups);
-  Tensor y = layer_norm(x.reshape({groups, per_group}), {per_group}, {}, {}, eps)
-                 .view(x.shape());
+  Tensor y = layer_norm(x.reshape({groups, per_group}), {per_group}, {}, {}, eps).view(x.shape());
   Shape column = Shape::filled(static_cast<int>(x.dim()) - 1, 1);
   column[0] = x.size(1);
   if (weight.defined()) y = y * weight.view(column);

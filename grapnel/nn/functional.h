@@ -1,10 +1,10 @@
 /// Functions behind layers that are made of several ops. What is one op (conv2d, layer_norm,
-/// cross_entropy) is in ops/functions.h.
+/// cross_entropy) is in functions/functions.h.
 #pragma once
 
 #include <optional>
 
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/functions.h"
 
 namespace grapnel::nn::functional {
 

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/nn/init.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
 
 namespace grapnel::nn {
 

@@ -1,10 +1,10 @@
 #include "grapnel/nn/norm.h"
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/nn/functional.h"
 #include "grapnel/nn/init.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
 
 namespace grapnel::nn {
 

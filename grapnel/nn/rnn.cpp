@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "grapnel/base/checked.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/nn/init.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
 
 namespace grapnel::nn {
 
@@ -42,7 +42,7 @@ void RNNImplBase<Derived>::reset() {
       this->register_parameter(
           "weight_ih" + s,
           empty({rows, layer == 0 ? options.input_size()
-                              : checked_mul(directions, state_size(), "states of a layer")}));
+                                  : checked_mul(directions, state_size(), "states of a layer")}));
       this->register_parameter("weight_hh" + s, empty({rows, state_size()}));
       if (options.bias()) {
         this->register_parameter("bias_ih" + s, empty({rows}));

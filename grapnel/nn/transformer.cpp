@@ -1,6 +1,6 @@
 #include "grapnel/nn/transformer.h"
 
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/functions.h"
 
 namespace grapnel::nn {
 

@@ -1,11 +1,10 @@
-/// The one call that every operation goes through: it computes or records, and makes the backward
+/// The one call that every operation goes through: it asks where the call goes and makes the backward
 /// node. The same in place; types of results; plain numbers as operands.
 #include <utility>
 
 #include "grapnel/base/per_thread.h"
+#include "grapnel/ops/evaluator.h"
 #include "grapnel/ops/number_operand.h"
-#include "grapnel/ops/op.h"
-#include "grapnel/ops/record.h"
 #include "grapnel/ops/tape.h"
 
 namespace grapnel {
@@ -45,17 +44,15 @@ struct Facts {
 
 [[gnu::always_inline]] inline void compute(const Op& op, Inputs inputs, const void* attrs,
                                            const Facts& facts, Outputs& out) {
-  if (record::active() && !facts.numbers) {
-    record::call(op, inputs, attrs, out);
+  Evaluator& where = facts.numbers ? evaluator_of(Device()) : evaluator();
+  if (op.views) {
+    op.views(*inputs[0], attrs, out);
   } else {
     Specs specs;
     op.infer(inputs, attrs, specs);
-    if (op.family == Family::view) out.resize(specs.size());
-    else
-      for (const TensorSpec& spec : specs)
-        out.emplace_back(TensorImpl::empty(spec.sizes, spec.dtype));
-    op.run(op, inputs, attrs, {out.data(), out.size()});
+    for (const TensorSpec& spec : specs) out.push_back(where.empty(spec));
   }
+  where.run(op, inputs, attrs, {out.data(), out.size()});
   if (op.family == Family::pointwise && inputs[0]->impl().wrapped_number) [[unlikely]] {
     bool numbers = true;
     for (const Tensor* t : inputs) numbers &= t->impl().wrapped_number;
@@ -134,8 +131,7 @@ Tensor& apply_inplace(const Op& op, Inputs inputs, const void* attrs) {
   }
 
   Tensor target = self;
-  if (record::active()) record::append(op, inputs, attrs, {&target, 1}, /*inplace=*/true);
-  else op.run(op, inputs, attrs, {&target, 1});
+  evaluator().run(op, inputs, attrs, {&target, 1});
   self.impl().storage->bump_version();
   if (recording) tape::record_inplace(op, inputs, attrs, self, kept);
   return const_cast<Tensor&>(self);

@@ -1,15 +1,9 @@
-/// Views given by memory layout: a buffer stands for the storage, and tensors are read from it or
-/// written to it by aliases.
+/// Views given by memory layout: their rules, and the ops that carry gradients back through them.
 #include "grapnel/ops/defs/view.h"
-#include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
 
 namespace grapnel {
 
-namespace {
-
-/// One past the last element of the storage that `g` touches. Fails where that is beyond all
-/// memory.
 int64_t end_of(const Geometry& g, const char* op) {
   check(g.sizes.size() == g.strides.size(), op, ": ", g.sizes.size(), " sizes ", g.sizes, " but ",
         g.strides.size(), " strides ", g.strides, ".\nGive one stride per size.");
@@ -28,6 +22,8 @@ int64_t end_of(const Geometry& g, const char* op) {
   return checked_add(last, int64_t{1}, op);
 }
 
+namespace {
+
 /// Fails unless `t`, the operand called so, has the sizes of `g`.
 void check_lies_as(const char* op, const char* operand, const Tensor& t, const Geometry& g) {
   check(t.shape() == g.sizes, op, ": ", operand, " has shape ", t.shape(), ", and ", g.sizes,
@@ -36,64 +32,6 @@ void check_lies_as(const char* op, const char* operand, const Tensor& t, const G
 void check_both(const char* op, const StridedAttrs& a) {
   end_of(a.base, op);
   end_of(a.view, op);
-}
-
-/// Whether two elements of `g` may lie in one place. Sorted by stride, each dimension must step
-/// over all smaller ones.
-bool overlaps(const Geometry& g) {
-  std::vector<std::pair<int64_t, int64_t>> dims;
-  for (int i = 0; i < g.sizes.size(); ++i) {
-    if (g.sizes[i] == 0) return false;
-    if (g.sizes[i] > 1) dims.emplace_back(g.strides[i], g.sizes[i]);
-  }
-  std::sort(dims.begin(), dims.end());
-  int64_t covered = 0;
-  for (const auto& [stride, size] : dims) {
-    if (stride <= covered) return true;
-    covered += stride * (size - 1);
-  }
-  return false;
-}
-
-/// The part of a storage that holds `base` and `view`, and both as aliases of it.
-struct Window {
-  Tensor memory, base, view;
-  bool borrowed = false;
-
-  /// A fresh one, all zeros.
-  Window(const StridedAttrs& a, DType dtype) : Window(a, dtype, Tensor()) {}
-  /// Where base lies densely and holds all of the view, `values`, contiguous and in base's shape,
-  /// is the window itself.
-  Window(const StridedAttrs& a, DType dtype, const Tensor& values) {
-    const int64_t begin = std::min(a.base.offset, a.view.offset);
-    const int64_t base_end = end_of(a.base, "as_strided");
-    const int64_t end = std::max({base_end, end_of(a.view, "as_strided"), begin});
-    borrowed = values.defined() && begin == a.base.offset && end == base_end &&
-               make_alias(values, {a.base.sizes, a.base.strides, 0}).is_contiguous();
-    memory = borrowed ? values : zeros({end - begin}, dtype);
-    base = alias(a.base, begin);
-    view = alias(a.view, begin);
-  }
-  Tensor alias(Geometry g, int64_t begin) const {
-    g.offset += memory.storage_offset() - begin;
-    return make_alias(memory, g);
-  }
-  /// Gives `out` the values at base.
-  void read_base(const Tensor& out) const {
-    if (!borrowed) copy_elements(out, base);
-  }
-};
-
-/// Divides each place of the window by the number of base elements that lie there.
-void share_among_base(const Window& w, const StridedAttrs& a) {
-  const Window counts(a, w.memory.dtype());
-  raw_add(counts.base, scalar_tensor(1, w.memory.dtype()));
-  visit_dtype(w.memory.dtype(), [&]<class T>() {
-    T* values = reinterpret_cast<T*>(w.memory.impl().data());
-    const T* count = reinterpret_cast<const T*>(counts.memory.impl().data());
-    for (int64_t i = 0; i < w.memory.numel(); ++i)
-      if (count[i] != T(0)) values[i] = static_cast<T>(values[i] / count[i]);
-  });
 }
 
 Tensor sample_storage() { return sample_tensor({12}); }
@@ -136,37 +74,11 @@ void AsStridedScatter::infer(Inputs in, const Attrs& a, Specs& out) {
   out.push_back({a.base.sizes, in[0]->dtype()});
 }
 
-void AsStridedBackward::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
-  raw_zero(out[0]);
-  const Window w(a, out[0].dtype(), out[0]);
-  if (overlaps(a.view)) raw_add(w.view, *in[0]);
-  else copy_elements(w.view, *in[0]);
-  if (overlaps(a.base)) share_among_base(w, a);
-  w.read_base(out[0]);
-}
 Grads AsStridedBackward::grad(const Saved& s, const Tensor& g) {
   const Attrs& a = s.attrs<Attrs>();
   return {as_strided_copy(g, a.base, a.view)};
 }
 
-void AsStridedCopy::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
-  const Tensor x = dense(*in[0], out[0].dtype());
-  const Window w(a, out[0].dtype(), x);
-  if (overlaps(a.base)) {
-    raw_add(w.base, x);
-    share_among_base(w, a);
-  } else if (!w.borrowed) {
-    copy_elements(w.base, x);
-  }
-  copy_elements(out[0], w.view);
-}
-
-void AsStridedScatter::run(Inputs in, const Attrs& a, std::span<Tensor> out) {
-  const Window w(a, out[0].dtype(), out[0]);
-  copy_elements(w.base, *in[0]);
-  copy_elements(w.view, *in[1]);
-  w.read_base(out[0]);
-}
 Grads AsStridedScatter::grad(const Saved& s, const Tensor& g) {
   const Attrs& a = s.attrs<Attrs>();
   return {
@@ -199,13 +111,6 @@ Tensor as_strided_copy(const Tensor& x, const Geometry& base, const Geometry& vi
 Tensor as_strided_scatter(const Tensor& base, const Tensor& source, const Geometry& base_geometry,
                           const Geometry& view) {
   return apply<AsStridedScatter>({base_geometry, view}, base, source);
-}
-
-Tensor Tensor::as_strided(IntArrayRef size, IntArrayRef stride,
-                          std::optional<int64_t> storage_offset) const {
-  GRAPNEL_CALL_SITE;
-  const int64_t offset = storage_offset.value_or(this->storage_offset());
-  return as_strided_view(*this, {Shape(size), Shape(stride), offset});
 }
 
 }  // namespace grapnel

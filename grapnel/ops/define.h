@@ -10,8 +10,8 @@
 #include <memory>
 #include <tuple>
 
+#include "grapnel/math/scalar.h"
 #include "grapnel/ops/op.h"
-#include "grapnel/ops/scalar.h"
 
 namespace grapnel {
 
@@ -40,7 +40,7 @@ struct ReduceAttrs {
 };
 
 /// One input; `identity<S>()` and `combine(S, S)` are the meaning, `finish(S, S count)` an optional
-/// last step. Note [Reduction tree] in kernels/reduce_kernel.h says in which order values are
+/// last step. Note [Reduction tree] in cpu/kernels/reduce_kernel.h says in which order values are
 /// combined.
 struct Reduction {
   static constexpr Family family = Family::reduction;
@@ -58,7 +58,8 @@ struct View {
   using Attrs = NoAttrs;
 };
 
-/// Anything else: `infer(inputs, attrs, specs)` and `run(inputs, attrs, outputs)`.
+/// Anything else: `infer(inputs, attrs, specs)`. How it is computed stands with the device: for the
+/// CPU in cpu/run.h. `lower(inputs, attrs)`, if it can, states it in other ops.
 template <int N>
 struct Call {
   static constexpr Family family = Family::call;
@@ -76,16 +77,16 @@ struct Geometry {
 // --- what the families bring ---
 
 void infer_pointwise(const Op& op, Inputs inputs, Specs& out);
-void run_pointwise(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out);
 /// The type that a pointwise op converts its inputs to before computing.
 DType pointwise_input_type(const Op& op, Inputs inputs);
 void infer_reduction(const Op& op, Inputs inputs, const ReduceAttrs& attrs, Specs& out);
-void run_reduction(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out);
 /// A tensor over the storage of `base`.
 Tensor make_alias(const Tensor& base, const Geometry& geometry);
 
 template <class D>
 concept HasGrad = requires { &D::grad; };
+template <class D>
+concept HasLower = requires { &D::lower; };
 template <class D>
 concept HasScalar = D::family == Family::pointwise;
 template <class D>
@@ -147,20 +148,27 @@ void infer(Inputs inputs, const void* attrs, Specs& out) {
 }
 
 template <class D>
-void run(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out) {
-  if constexpr (D::family == Family::pointwise) {
-    run_pointwise(op, inputs, attrs, out);
-  } else if constexpr (D::family == Family::reduction) {
-    run_reduction(op, inputs, attrs, out);
-  } else if constexpr (requires { &D::geometry; }) {
-    out[0] = make_alias(*inputs[0], D::geometry(*inputs[0], attrs_of<D>(attrs)));
-  } else if constexpr (requires { &D::views; }) {
-    size_t i = 0;
-    for (const Geometry& g : D::views(*inputs[0], attrs_of<D>(attrs)))
-      out[i++] = make_alias(*inputs[0], g);
+void views(const Tensor& base, const void* attrs, Outputs& out) {
+  if constexpr (requires { &D::geometry; }) {
+    out.push_back(make_alias(base, D::geometry(base, attrs_of<D>(attrs))));
   } else {
-    D::run(inputs, attrs_of<D>(attrs), out);
+    for (const Geometry& g : D::views(base, attrs_of<D>(attrs))) out.push_back(make_alias(base, g));
   }
+}
+template <class D>
+Outputs lower(Inputs inputs, const void* attrs) {
+  return D::lower(inputs, attrs_of<D>(attrs));
+}
+template <class D>
+constexpr auto lower_of() -> decltype(Op::lower) {
+  if constexpr (HasLower<D>) return &lower<D>;
+  else return nullptr;
+}
+
+template <class D>
+constexpr auto views_of() -> decltype(Op::views) {
+  if constexpr (D::family == Family::view) return &views<D>;
+  else return nullptr;
 }
 
 template <class D>
@@ -206,27 +214,31 @@ constexpr const SaveMask* saves() {
 }
 
 template <class D>
-constexpr Op make(int index) {
+constexpr Op make(int number, int index) {
   static_assert(Definition<D>);
   constexpr bool elementwise = HasScalar<D> || requires { requires D::elementwise; };
   constexpr bool random = requires { requires D::random; };
+  constexpr bool opaque = requires { requires D::opaque; };
   constexpr bool effect = requires { requires D::effect; };
   return Op{.name = D::name,
             .family = D::family,
             .differentiable = HasGrad<D>,
             .type_rule = D::type_rule,
+            .number = number,
             .index = index,
             .arity = D::arity,
             .saves = saves<D>(),
             .attrs_size = std::is_empty_v<typename D::Attrs> ? 0 : sizeof(typename D::Attrs),
             .infer = &infer<D>,
-            .run = &run<D>,
+            .views = views_of<D>(),
             .grad = &grad<D>,
+            .lower = lower_of<D>(),
             .visit_attrs = &visit_attrs<D>,
             .read_attrs = &read_attrs<D>,
             .samples = [] { return Samples(D::samples()); },
             .elementwise = elementwise,
             .random = random,
+            .opaque = opaque,
             .effect = effect};
 }
 

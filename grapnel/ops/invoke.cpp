@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "grapnel/base/per_thread.h"
+#include "grapnel/ops/defs/calls.h"
 #include "grapnel/ops/effect.h"
-#include "grapnel/ops/loop_nest.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
 #include "grapnel/ops/opaque_arguments.h"
@@ -17,10 +17,17 @@ namespace grapnel {
 
 namespace {
 
-struct InvokeCall {
+class Loans;
+
+/// One call, as the trace keeps it.
+struct InvokeCall final : ProgramCall {
+  explicit InvokeCall(invoke_detail::Body f) : body(std::move(f)) {}
+  void run(Inputs inputs, std::span<Tensor> out) const override;
+  void run_with(Loans& loans, Inputs inputs, std::span<Tensor> out) const;
+
   invoke_detail::Body body;
   /// Arguments that are handed over themselves: a leaf comes with its grad().
-  variable_list given;
+  variable_list given = {};
   /// Which arguments the function may only look at, and the hook that it is (part of).
   std::vector<bool> looks = {};
   std::string looker = {};
@@ -99,64 +106,49 @@ void check_like(const Tensor& want, const Tensor& got) {
            " for an argument of strides ", want.impl().strides, ".");
 }
 
-/// A call of a function that is not recorded op by op.
-struct Invoke : Call<-1> {
-  static constexpr std::string_view name = "invoke";
-  static constexpr bool effect = true;
-  struct Attrs {
-    const InvokeCall* call = nullptr;  ///< kept alive by the trace
-    static void visit(auto&, auto&&) {}
-  };
-  static void infer(Inputs, const Attrs&, Specs&) {}
-  static void run(Inputs inputs, const Attrs& attrs, std::span<Tensor> out) {
-    Loans loans;
-    try {
-      run_with(loans, inputs, *attrs.call, out);
-    } catch (...) {
-      loans.end();
-      throw;
-    }
+void InvokeCall::run(Inputs inputs, std::span<Tensor> out) const {
+  Loans loans;
+  try {
+    run_with(loans, inputs, out);
+  } catch (...) {
     loans.end();
+    throw;
   }
-  static void run_with(Loans& loans, Inputs inputs, const InvokeCall& call, std::span<Tensor> out) {
-    variable_list arguments;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const auto lent = i < call.lent.size() ? call.lent[i] : std::nullopt;
-      if (lent) arguments.push_back(loans.lend(*inputs[i], *lent));
-      else arguments.push_back(call.given[i].defined() ? call.given[i] : *inputs[i]);
-    }
-    const uint32_t writes = call.writes_to(arguments);
-    const bool recording = GradMode::is_enabled();
-    GradMode::set_enabled(false);
-    variable_list results;
-    try {
-      results = call.body(arguments);
-      if (call.writes_to(arguments) != writes) [[unlikely]]
-        fail("the ", call.looker,
-             " changed its argument in place. Gradient buffers may be shared; return a new tensor "
-             "instead.");
-    } catch (...) {
-      GradMode::set_enabled(recording);
-      throw;
-    }
+  loans.end();
+}
+
+void InvokeCall::run_with(Loans& loans, Inputs inputs, std::span<Tensor> out) const {
+  variable_list arguments;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto on_loan = i < lent.size() ? lent[i] : std::nullopt;
+    if (on_loan) arguments.push_back(loans.lend(*inputs[i], *on_loan));
+    else arguments.push_back(given[i].defined() ? given[i] : *inputs[i]);
+  }
+  const uint32_t writes = writes_to(arguments);
+  const bool recording = GradMode::is_enabled();
+  GradMode::set_enabled(false);
+  variable_list results;
+  try {
+    results = body(arguments);
+    if (writes_to(arguments) != writes) [[unlikely]]
+      fail("the ", looker,
+           " changed its argument in place. Gradient buffers may be shared; return a new tensor "
+           "instead.");
+  } catch (...) {
     GradMode::set_enabled(recording);
-    if (!results.empty() && !out.empty())
-      check(results.size() == out.size(), "invoke: the function returned ", results.size(),
-            " tensors, expected ", out.size(), ".");
-    for (size_t i = 0; i < out.size(); ++i) {
-      if (!out[i].defined()) continue;
-      const Tensor& result = i < results.size() && results[i].defined() ? results[i] : arguments[i];
-      check_like(arguments[i], result);
-      copy_elements(out[i], result);
-    }
+    throw;
   }
-  static Grads grad(const Saved&, const Grads&) {
-    fail(
-        "invoke: the gradient of an invoked function was asked for, and it has none.\n"
-        "Register the function as an ordinary hook, or detach() its result.");
+  GradMode::set_enabled(recording);
+  if (!results.empty() && !out.empty())
+    check(results.size() == out.size(), "invoke: the function returned ", results.size(),
+          " tensors, expected ", out.size(), ".");
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (!out[i].defined()) continue;
+    const Tensor& result = i < results.size() && results[i].defined() ? results[i] : arguments[i];
+    check_like(arguments[i], result);
+    copy_elements(out[i], result);
   }
-  static Samples samples() { return {}; }
-};
+}
 
 bool any_tracks(const variable_list& tensors) {
   for (const Tensor& t : tensors)
@@ -166,7 +158,7 @@ bool any_tracks(const variable_list& tensors) {
 
 Tensor pending_like(const Tensor& t) {
   if (!t.defined()) return Tensor();
-  Tensor out = record::pending_empty(t.shape(), t.dtype());
+  Tensor out = evaluator().empty({t.shape(), t.dtype()});
   // Dense layouts other than row-major need the same memory, walked in another order.
   int64_t reach = 1;
   for (int i = 0; i < t.shape().size(); ++i) reach += (t.shape()[i] - 1) * t.impl().strides[i];
@@ -193,7 +185,7 @@ variable_list call(Kind kind, Body body, const variable_list& inputs, size_t out
   variable_list results;
   const bool deferred = record::active() && (kind != Kind::traced || !record::walking());
   if (deferred) {
-    auto kept = std::make_shared<InvokeCall>(InvokeCall{std::move(body), {}});
+    auto kept = std::make_shared<InvokeCall>(std::move(body));
     if (kind == Kind::opaque) kept->find_looker(inputs);
     SmallVector<const Tensor*, 4> pointers;
     for (const Tensor& t : inputs) {
@@ -213,8 +205,7 @@ variable_list call(Kind kind, Body body, const variable_list& inputs, size_t out
     }
     for (size_t i = 0; i < outputs; ++i) results.push_back(pending_like(inputs[i]));
     const Invoke::Attrs attrs{kept.get()};
-    record::append(op_of<Invoke>, {pointers.data(), pointers.size()}, &attrs, results,
-                   /*inplace=*/false);
+    evaluator().run(op_of<Invoke>, {pointers.data(), pointers.size()}, &attrs, results);
     if (kind == Kind::effect) {
       record::keep(std::move(kept));
     } else {

@@ -1,5 +1,7 @@
 #include "grapnel/ops/list.h"
 
+#include "grapnel/ops/op_table.h"
+
 namespace grapnel {
 
 namespace {

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "grapnel/ops/defs/attention.h"
+#include "grapnel/ops/defs/calls.h"
 #include "grapnel/ops/defs/conv.h"
 #include "grapnel/ops/defs/copy.h"
 #include "grapnel/ops/defs/index.h"
@@ -16,7 +17,8 @@
 #include "grapnel/ops/defs/softmax.h"
 #include "grapnel/ops/defs/sort.h"
 #include "grapnel/ops/defs/view.h"
-#include "grapnel/ops/op_table.h"
+#include "grapnel/ops/pointwise_list.h"
+#include "grapnel/ops/reduction_list.h"
 
 namespace grapnel {
 
@@ -33,9 +35,9 @@ struct Concat<OpList<D...>, OpList<E...>, Rest...> : Concat<OpList<D..., E...>, 
 
 }  // namespace define
 
-using AllOps =
-    define::Concat<PointwiseOps, ReductionOps, ViewOps, CopyOps, IndexOps, JoinOps, SortOps,
-                   MatmulOps, AttentionOps, ConvOps, PoolOps, SoftmaxOps, NormOps, RandomOps>::type;
+using AllOps = define::Concat<PointwiseOps, ReductionOps, ViewOps, CopyOps, IndexOps, JoinOps,
+                              SortOps, MatmulOps, AttentionOps, ConvOps, PoolOps, SoftmaxOps,
+                              NormOps, RandomOps, CallOps>::type;
 
 /// The run-time faces of AllOps, in its order.
 std::span<const Op* const> all_ops();

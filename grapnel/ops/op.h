@@ -3,7 +3,8 @@
 ///
 /// An operation is written as a struct (see defs/) that states its name, shape rule, meaning,
 /// gradient and samples. `op_of<D>` turns that definition into an `Op`, its run-time face, and
-/// `apply` interprets it: computes now, and makes the backward node when an input wants a gradient.
+/// `apply` interprets it: gives it to the Evaluator, and makes the backward node when an input wants
+/// a gradient.
 /// Start reading at `apply`; a definition to imitate is Sigmoid in defs/activation.h.
 #pragma once
 
@@ -110,21 +111,25 @@ struct Op {
   Family family;
   bool differentiable;
   TypeRule type_rule;
+  int number;             ///< place in AllOps, and in the tables of devices
   int index;              ///< into the kernel tables, for pointwise ops and reductions
   int arity;              ///< -1: any number of inputs
   const SaveMask* saves;  ///< one per input, or null
   size_t attrs_size;
   void (*infer)(Inputs, const void* attrs, Specs& out);
-  /// Computes `out`, whose tensors are allocated by the inferred specs; a View op makes them
-  /// itself.
-  void (*run)(const Op&, Inputs, const void* attrs, std::span<Tensor> out);
+  /// For a view op: makes its results, which only needs headers. Null for all others.
+  void (*views)(const Tensor& base, const void* attrs, Outputs& out);
   Grads (*grad)(const Saved&, const Grads& grad_outputs);
+  /// The op in terms of other ops: what it means, where it has a kernel for speed alone. Null where it
+  /// says nothing simpler.
+  Outputs (*lower)(Inputs, const void* attrs);
   void (*visit_attrs)(const void* attrs, AttrVisitor&);
   void (*read_attrs)(void* attrs, AttrReader&);
   Samples (*samples)();
   bool elementwise;  ///< element i of the result depends on element i of the (broadcast) inputs
                      ///< only: pointwise ops and plain copies
   bool random;       ///< draws numbers: never dropped
+  bool opaque;       ///< calls a function of the program, which no text of a graph holds
   bool effect;  ///< acts on more than its outputs: never dropped, merged or moved across another
                 ///< effect
 

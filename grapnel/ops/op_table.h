@@ -1,8 +1,7 @@
 /// Turns definitions into Ops. Included by the sources that call `apply<Definition>`.
 #pragma once
 
-#include "grapnel/ops/pointwise_list.h"
-#include "grapnel/ops/reduction_list.h"
+#include "grapnel/ops/list.h"
 
 namespace grapnel {
 
@@ -20,6 +19,12 @@ constexpr int kernel_index() {
 }
 
 template <class D>
-const Op OpOf<D>::value = define::make<D>(kernel_index<D>());
+constexpr int op_number() {
+  static_assert(IndexIn<D, AllOps>::value >= 0, "add the op to a list in AllOps");
+  return IndexIn<D, AllOps>::value;
+}
+
+template <class D>
+const Op OpOf<D>::value = define::make<D>(op_number<D>(), kernel_index<D>());
 
 }  // namespace grapnel

@@ -1,50 +1,11 @@
 #include "grapnel/ops/defs/pool.h"
 
 #include "grapnel/ops/attr_check.h"
-#include "grapnel/ops/dense.h"
-#include "grapnel/ops/internal.h"
-#include "grapnel/ops/kernels/pool.h"
-#include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
 
 namespace grapnel {
 
 namespace {
-
-template <class T>
-T* data(const Tensor& t) {
-  return reinterpret_cast<T*>(t.impl().data());
-}
-
-/// `image` and `pooled` are the shapes on the two sides of a pooling.
-kernels::PoolParams params(const Shape& image, const Shape& pooled, const PoolAttrs& attrs) {
-  kernels::PoolParams p;
-  p.planes = 1;
-  const int rank = image.size();
-  for (int i = 0; i < rank - 2; ++i) p.planes *= image[i];
-  for (int d = 0; d < 2; ++d) {
-    p.in[d] = image[rank - 2 + d];
-    p.out[d] = pooled[rank - 2 + d];
-    p.kernel[d] = attrs.kernel[d];
-    p.stride[d] = attrs.stride[d];
-    p.pad[d] = attrs.padding[d];
-    p.dilation[d] = attrs.dilation[d];
-  }
-  p.count_include_pad = attrs.count_include_pad;
-  return p;
-}
-
-/// Calls fn with memory for `out` and its type: f64 as it is, the other floating types in f32,
-/// rounded once.
-template <class Fn>
-void in_compute_type(const Tensor& out, const Fn& fn) {
-  if (out.numel() == 0) return;
-  const DType wide = out.dtype() == kFloat64 ? kFloat64 : kFloat32;
-  const Tensor buffer = result_buffer(out, wide);
-  if (wide == kFloat64) fn.template operator()<double>(buffer);
-  else fn.template operator()<float>(buffer);
-  store_result(out, buffer);
-}
 
 Shape with_window(const Shape& like, int64_t height, int64_t width) {
   Shape s = like;
@@ -74,8 +35,7 @@ void check_window(const PoolAttrs& a, std::string_view op) {
 
 /// What a pooling makes of an image of shape `x`.
 Shape pooled_shape(const Shape& x, DType dtype, const PoolAttrs& a, std::string_view op) {
-  check(is_floating(dtype), op, ": not defined for ", dtype,
-        ".\nConvert first: x.to(kFloat32).");
+  check(is_floating(dtype), op, ": not defined for ", dtype, ".\nConvert first: x.to(kFloat32).");
   check(x.size() == 3 || x.size() == 4, op,
         ": x must be [batch, channels, height, width] or [channels, height, width], got shape ", x,
         ".");
@@ -133,12 +93,6 @@ void MaxPool2d::infer(Inputs in, const Attrs& attrs, Specs& out) {
   out.push_back({sizes, in[0]->dtype()});
   out.push_back({sizes, kInt64});
 }
-void MaxPool2d::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
-  in_compute_type(out[0], [&]<class T>(const Tensor& y) {
-    kernels::max_pool<T>(params(in[0]->shape(), y.shape(), attrs),
-                         data<T>(dense(*in[0], dtype_v<T>)), data<T>(y), data<int64_t>(out[1]));
-  });
-}
 Grads MaxPool2d::grad(const Saved& s, const Grads& g) {
   return {apply<MaxPool2dBackward>(with_size_of(s.attrs<Attrs>(), s.input_shape(0)), g[0],
                                    s.output(1))};
@@ -148,18 +102,9 @@ Samples MaxPool2d::samples() { return {sample({sample_tensor({1, 2, 4, 5})}, sam
 void MaxPool2dBackward::infer(Inputs in, const Attrs& attrs, Specs& out) {
   const Tensor &g = *in[0], &index = *in[1];
   check(index.dtype() == kInt64 && index.shape() == g.shape(), name,
-        ": the places must be i64 and of the gradient's shape ", g.shape(), ", got ",
-        index.dtype(), index.shape(), ".");
+        ": the places must be i64 and of the gradient's shape ", g.shape(), ", got ", index.dtype(),
+        index.shape(), ".");
   out.push_back({image_shape(g, attrs, name), g.dtype()});
-}
-void MaxPool2dBackward::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
-  const Tensor places = dense(*in[1], kInt64);
-  check_index_bounds(places, attrs.size[0] * attrs.size[1], in[1]->dim() - 1, name);
-  in_compute_type(out[0], [&]<class T>(const Tensor& gx) {
-    kernels::max_pool_backward<T>(params(gx.shape(), in[0]->shape(), attrs),
-                                  data<T>(dense(*in[0], dtype_v<T>)), data<int64_t>(places),
-                                  data<T>(gx));
-  });
 }
 Grads MaxPool2dBackward::grad(const Saved& s, const Tensor& g) {
   const Tensor index = s.input(1);
@@ -169,8 +114,9 @@ Samples MaxPool2dBackward::samples() {
   PoolAttrs attrs;
   attrs.kernel = attrs.stride = attrs.size = {2, 2};
   Tensor index(TensorImpl::empty({1, 2, 1, 1}, kInt64));
-  data<int64_t>(index)[0] = 3;
-  data<int64_t>(index)[1] = 1;
+  auto* const places = reinterpret_cast<int64_t*>(index.impl().data());
+  places[0] = 3;
+  places[1] = 1;
   return {sample({sample_tensor({1, 2, 1, 1}), index}, attrs)};
 }
 
@@ -179,12 +125,6 @@ Samples MaxPool2dBackward::samples() {
 void AvgPool2d::infer(Inputs in, const Attrs& attrs, Specs& out) {
   out.push_back({pooled_shape(in[0]->shape(), in[0]->dtype(), attrs, name), in[0]->dtype()});
 }
-void AvgPool2d::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
-  in_compute_type(out[0], [&]<class T>(const Tensor& y) {
-    kernels::avg_pool<T>(params(in[0]->shape(), y.shape(), attrs),
-                         data<T>(dense(*in[0], dtype_v<T>)), data<T>(y));
-  });
-}
 Grads AvgPool2d::grad(const Saved& s, const Tensor& g) {
   return {apply<AvgPool2dBackward>(with_size_of(s.attrs<Attrs>(), s.input_shape(0)), g)};
 }
@@ -192,12 +132,6 @@ Samples AvgPool2d::samples() { return {sample({sample_tensor({1, 2, 4, 5})}, sam
 
 void AvgPool2dBackward::infer(Inputs in, const Attrs& attrs, Specs& out) {
   out.push_back({image_shape(*in[0], attrs, name), in[0]->dtype()});
-}
-void AvgPool2dBackward::run(Inputs in, const Attrs& attrs, std::span<Tensor> out) {
-  in_compute_type(out[0], [&]<class T>(const Tensor& gx) {
-    kernels::avg_pool_backward<T>(params(gx.shape(), in[0]->shape(), attrs),
-                                  data<T>(dense(*in[0], dtype_v<T>)), data<T>(gx));
-  });
 }
 Grads AvgPool2dBackward::grad(const Saved& s, const Tensor& g) {
   Attrs attrs = s.attrs<Attrs>();
@@ -208,44 +142,6 @@ Samples AvgPool2dBackward::samples() {
   PoolAttrs attrs = sample_attrs();
   attrs.size = {4, 5};
   return {sample({sample_tensor({1, 2, 3, 4})}, attrs)};
-}
-
-// --- functions ---
-
-namespace {
-
-PoolAttrs pool_attrs(std::string_view op, IntArrayRef kernel, IntArrayRef stride,
-                     IntArrayRef padding, IntArrayRef dilation, bool ceil_mode,
-                     bool count_include_pad) {
-  auto pair = [&](IntArrayRef v, const char* what) -> Shape {
-    check(v.size() == 1 || v.size() == 2, op, ": ", what,
-          " takes one number or [vertical, horizontal], got ", v, ".");
-    return {v[0], v[v.size() - 1]};
-  };
-  PoolAttrs attrs;
-  attrs.kernel = pair(kernel, "kernel_size");
-  // Windows lie side by side unless a stride is given.
-  attrs.stride = stride.empty() ? attrs.kernel : pair(stride, "stride");
-  attrs.padding = pair(padding, "padding");
-  attrs.dilation = pair(dilation, "dilation");
-  attrs.ceil_mode = ceil_mode;
-  attrs.count_include_pad = count_include_pad;
-  return attrs;
-}
-
-}  // namespace
-
-Tensor max_pool2d(const Tensor& x, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding,
-                  IntArrayRef dilation, bool ceil_mode) {
-  GRAPNEL_CALL_SITE;
-  return apply_all<MaxPool2d>(
-      pool_attrs("max_pool2d", kernel_size, stride, padding, dilation, ceil_mode, true), x)[0];
-}
-Tensor avg_pool2d(const Tensor& x, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding,
-                  bool ceil_mode, bool count_include_pad) {
-  GRAPNEL_CALL_SITE;
-  return apply<AvgPool2d>(
-      pool_attrs("avg_pool2d", kernel_size, stride, padding, {1}, ceil_mode, count_include_pad), x);
 }
 
 }  // namespace grapnel

@@ -1,37 +1,32 @@
 /// Seams between ops and capture: declared here, defined in capture/, so that ops/ need not know
 /// the recorder.
 ///
-/// While a recorder is open on this thread, `apply` computes nothing: it appends the call to the
-/// trace and returns pending tensors (see Note [Pending storage] in tensor/storage.h). Values are
-/// computed when the recorder flushes.
+/// While a recorder is open on this thread, it is the evaluator: a call computes nothing and is
+/// appended to the trace, and its results are pending tensors (see Note [Pending storage] in
+/// tensor/storage.h). Values are computed when the recorder flushes.
 #pragma once
 
 #include <functional>
 #include <memory>
 
-#include "grapnel/ops/op.h"
+#include "grapnel/ops/evaluator.h"
 
 namespace grapnel::record {
 
-class Recorder;
-/// The recorder that is open on this thread, or null.
-extern constinit thread_local Recorder* current [[gnu::tls_model("initial-exec")]];
+/// Whether a recorder is open on this thread.
 inline bool active() { return current != nullptr; }
-
-/// Appends a call of `op` and gives its results: pending tensors, or views, which are made at once.
-void call(const Op& op, Inputs inputs, const void* attrs, Outputs& out);
-/// The same with results at hand. `out` are pending tensors, views made already, or for an in-place
-/// call the tensor that is written.
-void append(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out, bool inplace);
-/// Memory for the result of a recorded call: none yet.
-Tensor pending_empty(const Shape& sizes, DType dtype);
 
 /// Runs what was recorded so far; for ops that need values to know their shapes. `what` says who
 /// needs them.
 void flush(const char* what);
+void add_undo(std::function<void()> undo);
 /// Runs `undo` if what is recorded from here on does not run: it is given up, or its graph fails
-/// before. `undo` must not hold on to pending tensors, which would look alive: see on_failure.h.
-void on_undo(std::function<void()> undo);
+/// before. Nothing happens where nothing is recorded. `undo` must not hold on to pending tensors,
+/// which would look alive: see on_failure.h.
+template <class F>
+void on_undo(F&& undo) {
+  if (active()) add_undo(std::forward<F>(undo));
+}
 /// Keeps what a recorded call needs until it has run.
 void keep(std::shared_ptr<const void> what);
 /// The same for a call of user code that the recording does not enter.
@@ -72,7 +67,7 @@ class Suspend {
   Suspend& operator=(const Suspend&) = delete;
 
  private:
-  Recorder* outer_;
+  Evaluator* outer_;
 };
 
 }  // namespace grapnel::record

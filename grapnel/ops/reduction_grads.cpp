@@ -1,5 +1,5 @@
 /// Gradients and samples of reductions that need more than a line.
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/op_table.h"
 
 namespace grapnel {

@@ -1,7 +1,7 @@
 #include "grapnel/optim/adagrad.h"
 
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 
 namespace grapnel::optim {
 

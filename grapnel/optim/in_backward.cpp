@@ -1,7 +1,7 @@
 #include "grapnel/optim/in_backward.h"
 
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel::optim {
@@ -15,7 +15,7 @@ StepInBackward::StepInBackward(Optimizer& optimizer, const StepInBackwardOptions
       const auto step = [&optimizer, options,
                          gradients = std::make_shared<int64_t>(0)](const Tensor& leaf) {
         // A gradient that does not come about in the end does not count.
-        if (record::active()) record::on_undo([gradients] { --*gradients; });
+        record::on_undo([gradients] { --*gradients; });
         if (++*gradients % options.accumulate != 0) return;
         NoGradGuard no_grad;
         if (options.clip_value)

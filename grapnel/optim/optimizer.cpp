@@ -1,7 +1,7 @@
 #include "grapnel/optim/optimizer.h"
 
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/invoke.h"
 #include "grapnel/ops/record.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "grapnel/base/thread_pool.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel::optim {

@@ -1,5 +1,5 @@
 /// The ops that exist as free function, method and in-place method under one name, and differ in
-/// nothing else. Declarations (tensor.h, ops/functions.h) and definitions (ops/functions.cpp) are
+/// nothing else. Declarations (tensor.h, functions/functions.h) and definitions (functions/functions.cpp) are
 /// made from these lists.
 #pragma once
 

@@ -47,7 +47,7 @@ class Tensor {
   Tensor& operator=(const Tensor& other) & noexcept = default;
   Tensor& operator=(Tensor&& other) & noexcept = default;
   /// A temporary is written to: `x[0] = y` and `x.index({mask}) = 1` change x, as copy_, fill_ and
-  /// index_put_ do. See Note [Assignment to a temporary] in ops/assign.cpp.
+  /// index_put_ do. See Note [Assignment to a temporary] in functions/assign.cpp.
   Tensor& operator=(const Tensor& values) &&;
   Tensor& operator=(const Scalar& value) &&;
 
@@ -104,7 +104,7 @@ class Tensor {
   /// Readable text with values, shape and type.
   std::string str() const;
 
-  // --- Views and copies (ops/view.cpp) ---
+  // --- Views and copies (functions/views.cpp) ---
   Tensor view(IntArrayRef sizes) const;
   Tensor view_as(const Tensor& other) const;
   Tensor reshape(IntArrayRef sizes) const;
@@ -149,7 +149,7 @@ class Tensor {
   Tensor flip(IntArrayRef dims) const;
   Tensor roll(int64_t shift, int64_t dim) const;
 
-  // --- Pointwise (ops/functions.cpp) ---
+  // --- Pointwise (functions/functions.cpp) ---
 #define GRAPNEL_DECLARE(name, Def) \
   Tensor name() const;             \
   Tensor& name##_() const;
@@ -206,7 +206,7 @@ class Tensor {
   Tensor& bernoulli_(double p = 0.5) const;
   Tensor& exponential_(double lambda = 1) const;
 
-  // --- Reductions (ops/reduce.cpp) ---
+  // --- Reductions (functions/reductions.cpp) ---
   Tensor sum(std::optional<DType> dtype = {}) const;
   Tensor sum(IntArrayRef dims, bool keepdim = false, std::optional<DType> dtype = {}) const;
   Tensor mean(std::optional<DType> dtype = {}) const;
@@ -348,7 +348,7 @@ std::ostream& operator<<(std::ostream& out, const Tensor& t);
 /// What stands in the brackets of x[t] and x.index({...}). As a temporary of the call it lives
 /// until the end of the expression, and knows until then of which part of x the result is a copy:
 /// an assignment to the result is meant for x. See Note [Assignment to a temporary] in
-/// ops/assign.cpp.
+/// functions/assign.cpp.
 class IndexArgument {
  public:
   IndexArgument() = default;

@@ -9,7 +9,7 @@
 
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/context.h"
-#include "grapnel/ops/factories.h"
+#include "grapnel/functions/factories.h"
 
 namespace grapnel {
 
@@ -20,8 +20,7 @@ namespace {
 /// The number and the rest of "12.exp_avg".
 std::pair<int64_t, std::string> numbered(const std::string& key) {
   const size_t dot = key.find('.');
-  check(dot > 0 && dot != key.npos && dot < 18 &&
-            key.find_first_not_of("0123456789") == dot,
+  check(dot > 0 && dot != key.npos && dot < 18 && key.find_first_not_of("0123456789") == dot,
         "the archive holds '", key, "' where a number is expected.");
   return {std::stoll(key.substr(0, dot)), key.substr(dot + 1)};
 }

@@ -19,9 +19,9 @@
 #include <string>
 #include <vector>
 
+#include "grapnel/functions/generator.h"
 #include "grapnel/io/archive.h"
 #include "grapnel/nn/module_holder.h"
-#include "grapnel/ops/generator.h"
 #include "grapnel/optim/lr_scheduler.h"
 
 namespace grapnel {

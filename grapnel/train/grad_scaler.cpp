@@ -1,8 +1,8 @@
 #include "grapnel/train/grad_scaler.h"
 
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/invoke.h"
 #include "grapnel/ops/record.h"
 
@@ -26,15 +26,13 @@ GradScaler::GradScaler(const GradScalerOptions& options)
 // recorded change.
 template <class Change>
 void GradScaler::change(Change change) {
-  if (record::active())
-    record::on_undo([state = state_, before = Numbers(*state_)] {
-      static_cast<Numbers&>(*state) = before;
-    });
+  record::on_undo(
+      [state = state_, before = Numbers(*state_)] { static_cast<Numbers&>(*state) = before; });
   change(*state_, variable_list());
 }
 
 template <class Change>
-void GradScaler::change_later(int64_t State::*count, const variable_list& tensors, Change change) {
+void GradScaler::change_later(int64_t State::* count, const variable_list& tensors, Change change) {
   invoke_detail::call(
       invoke_detail::Kind::effect,
       [state = state_, count, change](const variable_list& x) -> variable_list {
@@ -48,7 +46,7 @@ void GradScaler::change_later(int64_t State::*count, const variable_list& tensor
 }
 
 void GradScaler::settle() const {
-  if (state_->updates > 0 && record::active()) record::flush("the scale of a GradScaler");
+  if (state_->updates > 0) record::flush("the scale of a GradScaler");
 }
 
 Tensor GradScaler::scale(const Tensor& loss) const {
@@ -72,8 +70,7 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
       finite.push_back(p.grad().isfinite().all());
     }
   state_->bad[&optimizer] = finite.empty() ? zeros({}, kBool) : logical_not(stack(finite).all());
-  if (record::active())
-    record::on_undo([state = state_, of = &optimizer] { state->bad.erase(of); });
+  record::on_undo([state = state_, of = &optimizer] { state->bad.erase(of); });
 }
 
 GradScaler::Step GradScaler::step(optim::Optimizer& optimizer) {

@@ -3,8 +3,8 @@
 #include <doctest/doctest.h>
 
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "tests/ops/error_text.h"
 
 using namespace grapnel;

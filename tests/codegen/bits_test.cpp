@@ -1,5 +1,5 @@
 /// Generated code and eager kernels give the same bits.
-#include "grapnel/ops/kernels/table.h"
+#include "grapnel/cpu/kernels/table.h"
 #include "tests/codegen/jit_setup.h"
 
 using namespace grapnel;

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "grapnel/base/error.h"
-#include "grapnel/ops/kernels/table.h"
+#include "grapnel/cpu/kernels/table.h"
 #include "tests/codegen/programs.h"
 
 using namespace grapnel;

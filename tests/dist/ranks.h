@@ -4,8 +4,8 @@
 #include <doctest/doctest.h>
 
 #include "grapnel/dist/dist.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 
 namespace grapnel::test {
 

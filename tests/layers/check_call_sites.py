@@ -9,8 +9,8 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2] / "grapnel"
-HEADERS = ["ops/functions.h", "ops/factories.h", "ops/random.h", "nn/functional.h", "nn/utils.h", "tensor/tensor.h"]
-SOURCES = sorted(ROOT.glob("ops/*.cpp")) + [ROOT / "nn/functional.cpp", ROOT / "nn/utils.cpp"]
+HEADERS = ["functions/functions.h", "functions/factories.h", "functions/random.h", "nn/functional.h", "nn/utils.h", "tensor/tensor.h"]
+SOURCES = sorted(ROOT.glob("functions/*.cpp")) + [ROOT / "nn/functional.cpp", ROOT / "nn/utils.cpp"]
 WITHOUT = {"tensor", "empty", "empty_strided", "empty_like", "from_blob", "reduced", "Tensor::to"}
 FUNCTION = re.compile(r"^(?:Tensor&?|std::tuple<[^\n]*>|std::vector<Tensor>|variable_list|void) "
                       r"((?:Tensor::)?\w+)\(([^;{]*?)\)(?: const)? \{(.*?)(?:^| )\}$", re.M | re.S)

@@ -5,7 +5,7 @@
 
 An inline function or template that is used in several objects is kept once by the linker. If the copy
 it keeps was compiled for AVX-512, a processor without it dies in code that never asked for it. So a
-weak function of a *_avx2 or *_avx512 object may not be defined by any object for another instruction
+weak function of an object of grapnel_cpu_avx2 or grapnel_cpu_avx512 may not be defined by any object for another instruction
 set, and may not come from the standard library, of which a user's program has copies too.
 """
 import collections
@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 
-ISA = re.compile(r"_(avx2|avx512)\.cpp\.o$")
+ISA = re.compile(r"/grapnel_cpu_(avx2|avx512)\.dir/")
 
 
 def objects_of_library(build):
@@ -41,7 +41,7 @@ def main():
     build = pathlib.Path(sys.argv[1])
     users = collections.defaultdict(lambda: collections.defaultdict(list))  # name -> isa -> objects
     for path in objects_of_library(build):
-        match = ISA.search(path.name)
+        match = ISA.search(str(path))
         for name in weak_functions(path):
             users[name][match[1] if match else "baseline"].append(path.name)
 

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """Every #include "grapnel/..." in grapnel/ follows the arrows between the folders.
 
-    base <- tensor <- ops <- autograd <- nn, optim                   (a <- b: b may include a)
-                      ops <- io; io, autograd <- data
+    base <- tensor <- ops <- functions <- autograd <- nn, optim      (a <- b: b may include a)
+    base <- math <- ops <- cpu; cpu <- codegen, compile/cpu
+                      functions <- io; io, autograd <- data
                       io, nn, optim <- hooks; hooks, data <- train; nn, optim <- dist
-                      ops <- capture <- codegen <- compile -> autograd
+                      functions <- capture <- codegen <- compile <- compile/cpu; autograd <- compile
 
-An arrow carries on: nn may include base. grapnel.h, gdb_printers.cpp and compat/ stand above all folders and may
+An arrow carries on: nn may include base. What functions/ declares, it declares on tensors alone, so
+gradients in ops/ may be written with it. grapnel.h, gdb_printers.cpp and compat/ stand above all folders and may
 include anything; nothing in a folder includes them.
+
+Host code has an address: only cpu/ and compile/cpu/ use the pool of threads.
 """
 import pathlib
 import re
@@ -15,23 +19,38 @@ import sys
 
 ARROWS = {
     "base": [],
+    "math": ["base"],
     "tensor": ["base"],
-    "ops": ["tensor"],
-    "autograd": ["ops"],
-    "io": ["ops"],
+    "ops": ["tensor", "math"],
+    "functions": ["ops"],
+    "cpu": ["ops"],
+    "autograd": ["functions"],
+    "io": ["functions"],
     "nn": ["autograd"],
     "optim": ["autograd"],
     "dist": ["nn", "optim"],
     "data": ["io", "autograd"],
     "hooks": ["nn", "optim", "io"],
     "train": ["hooks", "data"],
-    "capture": ["ops"],
-    "codegen": ["capture"],
+    "capture": ["functions"],
+    "codegen": ["capture", "cpu"],
     "compile": ["codegen", "autograd"],
+    "compile/cpu": ["compile"],
+}
+# Who may use threads, with the reason for those that are not the CPU's.
+THREADS = {
+    "cpu/": "", "compile/cpu/": "", "base/": "makes them", "grapnel.h": "the user sets their number",
+    "optim/update.cpp": "shares out the blocks of an update",
 }
 UMBRELLA = {"grapnel.h", "compat", "gdb_printers.cpp"}
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-INCLUDE = re.compile(r'^\s*#\s*include\s*["<]grapnel/([^"/>]+)')
+INCLUDE = re.compile(r'^\s*#\s*include\s*["<]grapnel/([^">]+)')
+
+
+def folder_of(path):
+    """The folder in the table that a path below grapnel/ belongs to."""
+    parts = path.split("/")
+    return "/".join(parts[:2]) if "/".join(parts[:2]) in ARROWS else parts[0]
 
 
 def reachable(folder):
@@ -42,22 +61,38 @@ def reachable(folder):
     return found
 
 
+def allowed_for(path, folder):
+    if folder == "functions" and path.suffix == ".h":
+        return {"functions"} | reachable("tensor")
+    return reachable(folder) | ({"functions"} if "ops" in reachable(folder) else set())
+
+
+def symbolizer_problems():
+    """Places of errors are told apart from the library's own by a list of folders."""
+    text = (ROOT / "grapnel/base/symbolizer.cpp").read_text()
+    listed = set(re.findall(r'"(\w+)"', re.search(r"kFolders\[\] = \{(.*?)\}", text, re.S)[1]))
+    for folder in sorted({name.split("/")[0] for name in ARROWS} - listed):
+        yield f"base/symbolizer.cpp: kFolders lacks {folder}."
+
+
 def problems():
+    yield from symbolizer_problems()
     for path in sorted((ROOT / "grapnel").rglob("*")):
         if path.suffix not in {".h", ".cpp", ".inc"}:
             continue
-        folder = path.relative_to(ROOT / "grapnel").parts[0]
-        if folder in UMBRELLA:
+        name = str(path.relative_to(ROOT / "grapnel"))
+        folder, top = folder_of(name), name.split("/")[0]
+        if top not in UMBRELLA and folder not in ARROWS:
+            yield f"{name}: folder {folder} is not in the table of {__file__}; add it there."
             continue
-        if folder not in ARROWS:
-            yield f"{path.relative_to(ROOT)}: folder {folder} is not in the table of {__file__}; add it there."
-            continue
-        allowed = reachable(folder)
         for number, line in enumerate(path.read_text().splitlines(), 1):
             match = INCLUDE.match(line)
-            if match and match[1] not in allowed:
-                yield (f"{path.relative_to(ROOT)}:{number}: {folder}/ may not include grapnel/{match[1]}; "
-                       f"allowed: {', '.join(sorted(allowed))}.")
+            if not match:
+                continue
+            if top not in UMBRELLA and folder_of(match[1]) not in (allowed := allowed_for(path, folder)):
+                yield f"{name}:{number}: {folder}/ may not include grapnel/{match[1]}; allowed: {', '.join(sorted(allowed))}."
+            if match[1] == "base/thread_pool.h" and not name.startswith(tuple(THREADS)):
+                yield f"{name}:{number}: only {', '.join(THREADS)} use threads. Host code belongs to cpu/ or compile/cpu/."
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 /// and lifetimes (B9, B10).
 #include <doctest/doctest.h>
 
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/nn/nn.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
 
 using namespace grapnel;
 using nn::Kwargs;

@@ -6,9 +6,9 @@
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/multi_grad.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/nn/nn.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
 
 using namespace grapnel;
 using nn::Module;

@@ -1,9 +1,9 @@
 /// Saving and loading of modules: section 5.3 of the hook semantics, O1 to O3.
 #include <doctest/doctest.h>
 
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/nn/nn.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
 #include "tests/ops/error_text.h"
 
 using namespace grapnel;
@@ -67,8 +67,9 @@ TEST_CASE("loading lists missing, unexpected and mismatched entries, and changes
   CHECK(b.fc->bias.equal(bias));
 
   dict.set("fc.weight", a.fc->weight);
-  CHECK(error_text([&] { b.load_state_dict(dict); })
-            .ends_with("load_state_dict(state, false) loads what has a place and leaves the rest."));
+  CHECK(error_text([&] {
+          b.load_state_dict(dict);
+        }).ends_with("load_state_dict(state, false) loads what has a place and leaves the rest."));
   const IncompatibleKeys keys = b.load_state_dict(dict, false);
   CHECK(keys.missing_keys == std::vector<std::string>{"steps"});
   CHECK(keys.unexpected_keys == std::vector<std::string>{"gate.weight", "fc.extra"});

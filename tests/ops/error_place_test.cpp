@@ -10,8 +10,8 @@
 #include "grapnel/capture/graph.h"
 #include "grapnel/compile/compile.h"
 #include "grapnel/compile/trace.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "tests/ops/error_text.h"
 #include "tests/ops/sweep.h"
 
@@ -28,8 +28,10 @@ struct UserCall {
   int line;
   std::function<Tensor()> run;
 };
-#define CALL(...) \
-  UserCall { __LINE__, [=]() -> Tensor { return __VA_ARGS__; } }
+#define CALL(...)                                     \
+  UserCall {                                          \
+    __LINE__, [=]() -> Tensor { return __VA_ARGS__; } \
+  }
 
 /// A copy of `x` after fn(copy).
 template <class Fn>
@@ -234,11 +236,9 @@ TEST_CASE("every operator and method remembers the line of the call") {
 TEST_CASE("every comparison remembers the line of the call") {
   const Tensor a = ones({2}), b = ones({2});
   const std::vector<UserCall> calls = {
-      CALL(a < b),    CALL(a <= b),     CALL(a > b),
-      CALL(a >= b),   CALL(a == b),     CALL(a != b),
-      CALL(a < 2.0),  CALL(a <= 2.0),   CALL(a > 2.0),
-      CALL(a >= 2.0), CALL(a == 2.0),   CALL(a != 2.0),
-      CALL(a.lt(b)),  CALL(a.lt(2.0)),  CALL(lt(a, b)),
+      CALL(a < b),    CALL(a <= b),     CALL(a > b),    CALL(a >= b),    CALL(a == b),
+      CALL(a != b),   CALL(a < 2.0),    CALL(a <= 2.0), CALL(a > 2.0),   CALL(a >= 2.0),
+      CALL(a == 2.0), CALL(a != 2.0),   CALL(a.lt(b)),  CALL(a.lt(2.0)), CALL(lt(a, b)),
       CALL(a.eq(b)),  CALL(eq(a, 2.0)), CALL(!(a > b)),
   };
   for (const UserCall& call : calls) {
@@ -266,8 +266,8 @@ TEST_CASE("every op: what it says about sizes that do not fit is short and names
           std::vector<const Tensor*> list;
           for (const Tensor& t : inputs) list.push_back(&t);
           Specs specs;
-          const std::string text =
-              full_error_text([&] { op->infer(list, sample.attrs ? sample.attrs.get() : &none, specs); });
+          const std::string text = full_error_text(
+              [&] { op->infer(list, sample.attrs ? sample.attrs.get() : &none, specs); });
           if (text.empty()) continue;
           ++failed;
           CAPTURE(text);

@@ -1,8 +1,8 @@
-#include "grapnel/ops/factories.h"
+#include "grapnel/functions/factories.h"
 
 #include <doctest/doctest.h>
 
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/functions.h"
 #include "tests/ops/error_text.h"
 
 using namespace grapnel;

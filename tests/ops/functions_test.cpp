@@ -1,11 +1,11 @@
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/functions.h"
 
 #include <doctest/doctest.h>
 
 #include <array>
 #include <string>
 
-#include "grapnel/ops/factories.h"
+#include "grapnel/functions/factories.h"
 #include "tests/ops/error_text.h"
 
 using namespace grapnel;

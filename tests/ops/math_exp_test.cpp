@@ -4,8 +4,8 @@
 #include <map>
 #include <string>
 
-#include "grapnel/ops/math_erf.h"
-#include "grapnel/ops/math_pow.h"
+#include "grapnel/math/erf.h"
+#include "grapnel/math/pow.h"
 #include "tests/ops/ulp.h"
 
 using namespace grapnel;

@@ -1,5 +1,3 @@
-#include "grapnel/ops/math_trig.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -7,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "grapnel/math/trig.h"
 #include "tests/ops/ulp.h"
 
 namespace grapnel {

@@ -5,8 +5,8 @@
 #include <functional>
 #include <map>
 
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "tests/ops/numpy_values.h"
 
 using namespace grapnel;

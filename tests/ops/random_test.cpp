@@ -1,4 +1,4 @@
-#include "grapnel/ops/random.h"
+#include "grapnel/functions/random.h"
 
 #include <doctest/doctest.h>
 
@@ -6,9 +6,9 @@
 #include <functional>
 #include <set>
 
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
-#include "grapnel/ops/generator.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
+#include "grapnel/functions/generator.h"
 #include "tests/ops/error_text.h"
 #include "tests/ops/sweep.h"
 
@@ -207,7 +207,8 @@ TEST_CASE("a random fill is an in-place change: the version moves and leaves are
 TEST_CASE("arguments without meaning are refused") {
   const Tensor x = ones({2});
   CHECK(error_text([] { rand({2}, kInt64); }) ==
-        "rand: in uniform_: the numbers are fractions, which i64 cannot hold.\nUse a floating-point type, "
+        "rand: in uniform_: the numbers are fractions, which i64 cannot hold.\nUse a "
+        "floating-point type, "
         "or random_ for whole numbers.");
   CHECK(error_text([&] { x.uniform_(2, 1); }) ==
         "uniform_: [2, 1) is no interval of finite length.");

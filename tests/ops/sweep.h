@@ -10,9 +10,9 @@
 
 #include "grapnel/base/cpu.h"
 #include "grapnel/base/thread_pool.h"
-#include "grapnel/ops/factories.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/ops/evaluator.h"
 #include "grapnel/ops/list.h"
-#include "grapnel/ops/loop_nest.h"
 
 namespace grapnel {
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "grapnel/autograd/gradcheck.h"
+#include "grapnel/ops/op_table.h"
 
 using namespace grapnel;
 
@@ -38,9 +39,75 @@ TEST_CASE("every op has a name of its own and samples to be tested with") {
   for (const Op* op : all_ops()) {
     CAPTURE(op->name);
     CHECK(names.insert(op->name).second);
-    CHECK(!op->samples().empty());
+    // What calls a function of the program has nothing of its own to test.
+    CHECK(op->samples().empty() == op->opaque);
   }
   CHECK(names.size() == all_ops().size());
+}
+
+namespace {
+
+/// Attention multiplies matrices in blocks of its own.
+bool promises_bits(const Op& op) { return !op.name.starts_with("attention"); }
+
+void check_lowered(const Op& op, const std::vector<Tensor>& inputs, const void* attrs) {
+  std::vector<const Tensor*> list;
+  for (const Tensor& t : inputs) list.push_back(&t);
+  const Outputs fast = apply_all(op, list, attrs), plain = op.lower(list, attrs);
+  REQUIRE(plain.size() == fast.size());
+  for (size_t i = 0; i < fast.size(); ++i) {
+    CAPTURE(i);
+    if (promises_bits(op)) {
+      CHECK(same_bits(fast[i], plain[i]));
+    } else {
+      const double rounding = fast[i].element_size() < 4 ? 2e-2 : 1e-5;
+      CHECK(fast[i].dtype() == plain[i].dtype());
+      CHECK(fast[i].to(kFloat64).allclose(plain[i].to(kFloat64), rounding, rounding));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every op that is stated in other ops: its kernel gives what they give") {
+  int lowered = 0;
+  for_each_sample([&](const Op& op, const Sample& sample) {
+    if (!op.lower) return;
+    ++lowered;
+    for (const DType dtype : {kFloat64, kFloat32, kFloat16, kBFloat16}) {
+      CAPTURE(dtype);
+      const auto convert = [&](const Tensor& t) {
+        return t.defined() && is_floating(t.dtype()) ? t.to(dtype) : t;
+      };
+      std::vector<Tensor> inputs;
+      for (const Tensor& t : sample.inputs) inputs.push_back(convert(t));
+      // Statistics of rows are kept in the type they are computed in.
+      if (op.name == "layer_norm_backward")
+        for (const size_t i : {2, 3}) inputs[i] = inputs[i].to(dtype_of(compute_type(dtype)));
+      check_lowered(op, inputs, sample.attrs.get());
+    }
+  });
+  CHECK(lowered >= 18);
+}
+
+TEST_CASE("rows of any length: softmax and layer norm give what the ops they stand for give") {
+  for (const int64_t n : {1, 255, 256, 257, 4096, 9001}) {
+    CAPTURE(n);
+    const Tensor x = randn({3, n}), g = randn({3, n}), weight = randn({n}), bias = randn({n});
+    const SoftmaxAttrs along{.dim = 1}, across{.dim = 0};
+    const NormAttrs rows{.dims = 1, .eps = 1e-5};
+    for (const SoftmaxAttrs& dim : {along, across}) {
+      check_lowered(op_of<Softmax>, {x}, &dim);
+      check_lowered(op_of<LogSoftmax>, {x}, &dim);
+      check_lowered(op_of<SoftmaxBackward>, {g, x.softmax(dim.dim)}, &dim);
+      check_lowered(op_of<LogSoftmaxBackward>, {g, x.log_softmax(dim.dim)}, &dim);
+    }
+    check_lowered(op_of<LayerNorm>, {x, weight, bias}, &rows);
+    check_lowered(op_of<LayerNorm>, {x, Tensor(), bias}, &rows);
+    const Outputs y = apply_all<LayerNorm>(rows, x, weight, bias);
+    check_lowered(op_of<LayerNormBackward>, {g, x, y[1], y[2], weight}, &rows);
+    check_lowered(op_of<LayerNormBackward>, {g, x, y[1], y[2], Tensor()}, &rows);
+  }
 }
 
 TEST_CASE("every op: the gradient agrees with finite differences") {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
-#include "grapnel/ops/loop_nest.h"
+#include "grapnel/ops/evaluator.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 
 namespace grapnel {
 

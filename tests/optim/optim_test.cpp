@@ -7,9 +7,9 @@
 
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/thread_pool.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/nn/nn.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
 
 using namespace grapnel;
 using optim::Optimizer;

@@ -9,8 +9,8 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/thread_pool.h"
 #include "grapnel/compile/compile.h"
-#include "grapnel/ops/factories.h"
-#include "grapnel/ops/functions.h"
+#include "grapnel/functions/factories.h"
+#include "grapnel/functions/functions.h"
 #include "grapnel/optim/optim.h"
 
 using namespace grapnel;

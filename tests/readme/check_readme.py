@@ -60,7 +60,7 @@ def operations():
     method = re.compile(r"^  (?:Tensor&?|TensorPair|std::vector<Tensor>) (\w+)\(", re.M)
     read = lambda name: (ROOT / "grapnel" / name).read_text()
     wanted = set(re.findall(r"X\((\w+), \w+\)", read("tensor/op_list.h")))
-    wanted |= set(function.findall(read("ops/functions.h") + read("ops/factories.h"))) | set(method.findall(read("tensor/tensor.h")))
+    wanted |= set(function.findall(read("functions/functions.h") + read("functions/factories.h"))) | set(method.findall(read("tensor/tensor.h")))
     in_place = {name + "_" for name in wanted}  # x.exp_() follows from exp
     others = {"name", "set_requires_grad", "requires_grad_", "mutable_grad", "_base", "operator"}  # of macros, and about gradients
     for name in sorted(wanted - in_place - others - named("docs/operations.md")):

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "grapnel/ops/factories.h"
+#include "grapnel/functions/factories.h"
 
 using namespace grapnel;
 

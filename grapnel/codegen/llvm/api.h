@@ -9,7 +9,7 @@
 
 #include "grapnel/base/cpu.h"
 #include "grapnel/codegen/block_program.h"
-#include "grapnel/ops/kernels/table.h"
+#include "grapnel/cpu/kernels/table.h"
 
 namespace grapnel::codegen {
 

@@ -1,5 +1,5 @@
 /// A store to a narrow type and the load that follows, as one formula: what
-/// ops/kernels/convert_kernel.h does in two.
+/// cpu/kernels/convert_kernel.h does in two.
 #pragma once
 
 #include <limits>

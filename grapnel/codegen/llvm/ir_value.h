@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "grapnel/ops/scalar.h"
+#include "grapnel/math/scalar.h"
 
 namespace grapnel::codegen {
 

@@ -1,9 +1,9 @@
 /// Arithmetic: + - * / powers, remainders, minimum and maximum, rounding.
 #pragma once
 
+#include "grapnel/functions/functions.h"
+#include "grapnel/math/math.h"
 #include "grapnel/ops/define.h"
-#include "grapnel/ops/functions.h"
-#include "grapnel/ops/math.h"
 
 namespace grapnel {
 

@@ -2,8 +2,10 @@
 /// a causal block is no wider than it sees.
 #pragma once
 
+#include <limits>
+
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/define.h"
-#include "grapnel/ops/functions.h"
 
 namespace grapnel {
 
@@ -23,10 +25,10 @@ struct Attention : Call<3> {
   static constexpr std::string_view name = "attention";
   using Attrs = AttentionAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask kAll = input(0) | input(1) | input(2);
   static constexpr SaveMask saves[] = {kAll, kAll, kAll};
   static Grads grad(const Saved& s, const Tensor& g);
+  static Outputs lower(Inputs in, const Attrs& a);
   static Samples samples();
 };
 
@@ -37,12 +39,19 @@ struct AttentionBackward : Call<4> {
   static constexpr std::string_view name = "attention_backward";
   using Attrs = AttentionAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask kAll = input(0) | input(1) | input(2) | input(3);
   static constexpr SaveMask saves[] = {kAll, kAll, kAll, kAll};
   static Grads grad(const Saved& s, const Grads& g);
+  static Outputs lower(Inputs in, const Attrs& a);
   static Samples samples();
 };
+
+// --- by other ops, for its second gradient and for other masks ---
+
+/// The score of a key that a query must not see.
+inline constexpr double kUnseenScore = -std::numeric_limits<double>::infinity();
+/// The weights of each key for each query.
+Tensor attention_weights(const Tensor& query, const Tensor& key, double scale, bool causal);
 
 using AttentionOps = OpList<Attention, AttentionBackward>;
 

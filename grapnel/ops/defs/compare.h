@@ -1,8 +1,8 @@
 /// Comparisons, logic, selection and clamping.
 #pragma once
 
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/define.h"
-#include "grapnel/ops/functions.h"
 
 namespace grapnel {
 

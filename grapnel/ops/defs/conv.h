@@ -3,8 +3,8 @@
 // N batch, C input channels, O output channels; sizes are [vertical, horizontal].
 #pragma once
 
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/define.h"
-#include "grapnel/ops/functions.h"
 
 namespace grapnel {
 
@@ -27,7 +27,6 @@ struct Conv2d : Call<3> {
   static constexpr std::string_view name = "conv2d";
   using Attrs = ConvAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {input(1), input(0), 0};
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
@@ -38,7 +37,6 @@ struct Conv2dBackwardInput : Call<2> {
   static constexpr std::string_view name = "conv2d_backward_input";
   using Attrs = ConvAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {input(1), input(0)};
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
@@ -49,7 +47,6 @@ struct Conv2dBackwardWeight : Call<2> {
   static constexpr std::string_view name = "conv2d_backward_weight";
   using Attrs = ConvAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {input(1), input(0)};
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();

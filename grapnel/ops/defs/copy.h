@@ -12,7 +12,6 @@ struct Clone : Call<1> {
   static void infer(Inputs in, const Attrs&, Specs& out) {
     out.push_back({in[0]->shape(), in[0]->dtype()});
   }
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out) { copy_elements(out[0], *in[0]); }
   static Grads grad(const Saved&, const Tensor& g) { return {g}; }
   static Samples samples() { return {{{sample_tensor({2, 3})}, {}}, {{sample_tensor({})}, {}}}; }
 };
@@ -29,7 +28,6 @@ struct Convert : Call<1> {
   static void infer(Inputs in, const Attrs& a, Specs& out) {
     out.push_back({in[0]->shape(), a.dtype});
   }
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out) { copy_elements(out[0], *in[0]); }
   static Grads grad(const Saved& s, const Tensor& g) { return {g.to(s.input_dtype(0))}; }
   static Samples samples() { return {sample({sample_tensor({2, 3})}, Attrs{kFloat64})}; }
 };
@@ -40,9 +38,6 @@ struct Copy : Call<2> {
   static constexpr std::string_view name = "copy";
   static constexpr bool elementwise = true;
   static void infer(Inputs in, const Attrs&, Specs& out);
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out) {
-    copy_elements(out[0], raw_apart(*in[1], out[0]));
-  }
   static Grads grad(const Saved& s, const Tensor& g) {
     return {s.needs(0) ? zeros(g.shape(), g.dtype()) : Tensor(),
             s.needs(1) ? g.sum_to_size(s.input_shape(1)).to(s.input_dtype(1)) : Tensor()};
@@ -66,7 +61,6 @@ struct Flip : Call<1> {
     attrs::dims(name, a.dims, in[0]->shape().size());
     out.push_back({in[0]->shape(), in[0]->dtype()});
   }
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g) { return {g.flip(s.attrs<Attrs>().dims)}; }
   static Samples samples() { return {sample({sample_tensor({2, 3, 2})}, Attrs{{0, 1}})}; }
 };

@@ -17,7 +17,6 @@ struct Gather : Call<2> {
   static constexpr std::string_view name = "gather";
   using Attrs = DimAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {input(1), 0};
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
@@ -36,7 +35,6 @@ struct GatherBackward : Call<2> {
   static constexpr std::string_view name = "gather_backward";
   using Attrs = GatherBackwardAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {input(1), 0};
   static Grads grad(const Saved& s, const Tensor& g) {
     return {gather(g, s.attrs<Attrs>().dim, s.input(1)), Tensor()};
@@ -50,7 +48,6 @@ struct Scatter : Call<3> {
   static constexpr std::string_view name = "scatter";
   using Attrs = DimAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {input(1), 0, input(1)};
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
@@ -61,7 +58,6 @@ struct ScatterAdd : Call<3> {
   static constexpr std::string_view name = "scatter_add";
   using Attrs = DimAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {0, 0, input(1)};
   static Grads grad(const Saved& s, const Tensor& g) {
     return {g, Tensor(), s.needs(2) ? gather(g, s.attrs<Attrs>().dim, s.input(1)) : Tensor()};
@@ -86,19 +82,15 @@ struct Index : Call<2> {
   static constexpr std::string_view name = "index";
   using Attrs = IndexAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out) { read(in, a, out[0], name); }
   static constexpr SaveMask saves[] = {input(1), 0};
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
-  static void read(Inputs in, const Attrs& a, const Tensor& out, std::string_view op);
 };
 struct IndexSelect : Index {
   static constexpr std::string_view name = "index_select";
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out) { read(in, a, out[0], name); }
 };
 struct Embedding : Index {
   static constexpr std::string_view name = "embedding";
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out) { read(in, a, out[0], name); }
 };
 
 /// Zeros of shape `sizes` with the gradient's rows added at their positions, in order.
@@ -115,7 +107,6 @@ struct IndexBackward : Call<2> {
   static constexpr std::string_view name = "index_backward";
   using Attrs = IndexBackwardAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {input(1), 0};
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
@@ -135,15 +126,12 @@ struct IndexPut : Call<3> {
   static constexpr std::string_view name = "index_put";
   using Attrs = IndexPutAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out) { write(in, a, out[0], name); }
   static constexpr SaveMask saves[] = {input(1), 0, input(1)};
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
-  static void write(Inputs in, const Attrs& a, const Tensor& out, std::string_view op);
 };
 struct IndexAdd : IndexPut {
   static constexpr std::string_view name = "index_add";
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out) { write(in, a, out[0], name); }
 };
 
 // --- positions ---
@@ -161,7 +149,6 @@ struct RavelIndex : Call<-1> {
   static constexpr std::string_view name = "ravel_index";
   using Attrs = RavelAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Samples samples();
 };
 
@@ -175,7 +162,6 @@ struct MaskPositions : Call<1> {
   static constexpr std::string_view name = "mask_positions";
   using Attrs = CountAttrs;
   static void infer(Inputs, const Attrs& a, Specs& out) { out.push_back({{a.count}, kInt64}); }
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Samples samples();
 };
 struct Nonzero : Call<1> {
@@ -184,7 +170,6 @@ struct Nonzero : Call<1> {
   static void infer(Inputs in, const Attrs& a, Specs& out) {
     out.push_back({{a.count, in[0]->dim()}, kInt64});
   }
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Samples samples();
 };
 
@@ -193,7 +178,7 @@ struct OneHot : Call<1> {
   static constexpr std::string_view name = "one_hot";
   using Attrs = CountAttrs;  ///< the number of classes
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
+  static Outputs lower(Inputs in, const Attrs& a);
   static Samples samples();
 };
 
@@ -208,8 +193,8 @@ struct Tril : Call<1> {
   static constexpr std::string_view name = "tril";
   using Attrs = TriangleAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g) { return {g.tril(s.attrs<Attrs>().diagonal)}; }
+  static Outputs lower(Inputs in, const Attrs& a);
   static Samples samples() { return {sample({sample_tensor({2, 3, 4})}, Attrs{1})}; }
 };
 /// The last two dimensions on and above a diagonal; zeros below.
@@ -217,8 +202,8 @@ struct Triu : Call<1> {
   static constexpr std::string_view name = "triu";
   using Attrs = TriangleAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g) { return {g.triu(s.attrs<Attrs>().diagonal)}; }
+  static Outputs lower(Inputs in, const Attrs& a);
   static Samples samples() { return {sample({sample_tensor({3, 4})}, Attrs{-1})}; }
 };
 
@@ -226,6 +211,10 @@ using IndexOps = OpList<Gather, GatherBackward, Scatter, ScatterAdd, Index, Inde
                         IndexBackward, IndexPut, IndexAdd, RavelIndex, MaskPositions, Nonzero,
                         OneHot, Tril, Triu>;
 
+/// How many of the other dimensions come before those of the positions.
+int place_of(const Shape& dims);
+/// Leaves out `dims`.
+Shape without(Shape values, const Shape& dims);
 /// x at rows `positions` of `dims`, and its counterpart for writing.
 Tensor index_rows(const Tensor& x, const Shape& dims, const Tensor& positions);
 

@@ -19,9 +19,11 @@ struct CatAttrs {
 struct Cat : Call<-1> {
   static constexpr std::string_view name = "cat";
   using Attrs = CatAttrs;
+  /// Fails unless shapes differ in `dim` only.
+  static void check_joinable(Inputs in, int dim);
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g);
+  static Outputs lower(Inputs in, const Attrs& a);
   static Samples samples() {
     return {
         sample({sample_tensor({2, 3}), sample_tensor({2, 1}, 1, 2)}, Attrs{1, {3, 1}}),
@@ -35,8 +37,8 @@ struct Stack : Call<-1> {
   static constexpr std::string_view name = "stack";
   using Attrs = DimAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g);
+  static Outputs lower(Inputs in, const Attrs& a);
   static Samples samples() {
     return {sample({sample_tensor({2, 3}), sample_tensor({2, 3}, 1, 2)}, Attrs{1})};
   }

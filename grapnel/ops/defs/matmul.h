@@ -2,8 +2,8 @@
 /// product.
 #pragma once
 
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/define.h"
-#include "grapnel/ops/functions.h"
 
 namespace grapnel {
 
@@ -24,7 +24,6 @@ struct MatMul : Call<2> {
   static constexpr std::string_view name = "matmul";
   using Attrs = ProductAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {input(1), input(0)};
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
@@ -52,7 +51,6 @@ struct Addmm : Call<3> {
   static constexpr std::string_view name = "addmm";
   using Attrs = AddmmAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {0, input(2), input(1)};
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();

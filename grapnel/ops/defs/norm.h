@@ -1,9 +1,9 @@
 /// Layer norm and its gradient: fast rows that give the bits of the ops they stand for
-/// (kernels/row.h says which).
+/// (cpu/kernels/row.h says which).
 #pragma once
 
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/define.h"
-#include "grapnel/ops/functions.h"
 
 namespace grapnel {
 
@@ -22,10 +22,10 @@ struct LayerNorm : Call<3> {
   static constexpr std::string_view name = "layer_norm";
   using Attrs = NormAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask kAll = input(0) | input(1) | output(1) | output(2);
   static constexpr SaveMask saves[] = {kAll, kAll, 0};
   static Grads grad(const Saved& s, const Grads& g);
+  static Outputs lower(Inputs in, const Attrs& a);
   static Samples samples();
 };
 
@@ -36,12 +36,17 @@ struct LayerNormBackward : Call<5> {
   static constexpr std::string_view name = "layer_norm_backward";
   using Attrs = NormAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask kAll = input(0) | input(1) | input(2) | input(3) | input(4);
   static constexpr SaveMask saves[] = {kAll, kAll, kAll, kAll, kAll};
   static Grads grad(const Saved& s, const Grads& g);
+  static Outputs lower(Inputs in, const Attrs& a);
   static Samples samples();
 };
+
+/// Fails unless the type of x can be normalised.
+void check_norm_type(std::string_view op, const Tensor& x);
+/// The shape of x with its last `dims` dimensions only.
+Shape normalised_shape(const Shape& s, int64_t dims);
 
 using NormOps = OpList<LayerNorm, LayerNormBackward>;
 

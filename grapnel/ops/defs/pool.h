@@ -1,8 +1,8 @@
 /// Two-dimensional pooling: the largest or the average value of each window of an image.
 #pragma once
 
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/define.h"
-#include "grapnel/ops/functions.h"
 
 namespace grapnel {
 
@@ -28,7 +28,6 @@ struct MaxPool2d : Call<1> {
   static constexpr std::string_view name = "max_pool2d";
   using Attrs = PoolAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {output(1)};
   static Grads grad(const Saved& s, const Grads& g);
   static Samples samples();
@@ -39,7 +38,6 @@ struct MaxPool2dBackward : Call<2> {
   static constexpr std::string_view name = "max_pool2d_backward";
   using Attrs = PoolAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {input(1), 0};
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
@@ -49,7 +47,6 @@ struct AvgPool2d : Call<1> {
   static constexpr std::string_view name = "avg_pool2d";
   using Attrs = PoolAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
 };
@@ -58,7 +55,6 @@ struct AvgPool2dBackward : Call<1> {
   static constexpr std::string_view name = "avg_pool2d_backward";
   using Attrs = PoolAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
 };

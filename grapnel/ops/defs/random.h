@@ -3,8 +3,8 @@
 /// same numbers.
 #pragma once
 
+#include "grapnel/functions/factories.h"
 #include "grapnel/ops/define.h"
-#include "grapnel/ops/factories.h"
 
 namespace grapnel {
 
@@ -19,7 +19,7 @@ struct RandomFill : Call<1> {
   static Grads grad(const Saved&, const Tensor& g) { return {zeros_like(g)}; }
 };
 
-/// What `a` and `b` are stands in kernels/random_kernel.h.
+/// What `a` and `b` are stands in cpu/kernels/random_kernel.h.
 struct RandomAttrs {
   int64_t seed = 0, offset = 0;
   double a = 0, b = 0;
@@ -41,14 +41,13 @@ struct RandomIntAttrs {
   }
 };
 
-#define GRAPNEL_RANDOM(Def, text, Attributes, ...)                             \
-  struct Def : RandomFill {                                                    \
-    static constexpr std::string_view name = text;                             \
-    using Attrs = Attributes;                                                  \
-    static void run(Inputs inputs, const Attrs& attrs, std::span<Tensor> out); \
-    static Samples samples() {                                                 \
-      return {sample<Attrs>({sample_tensor({2, 3})}, {1, 2, __VA_ARGS__})};    \
-    }                                                                          \
+#define GRAPNEL_RANDOM(Def, text, Attributes, ...)                          \
+  struct Def : RandomFill {                                                 \
+    static constexpr std::string_view name = text;                          \
+    using Attrs = Attributes;                                               \
+    static Samples samples() {                                              \
+      return {sample<Attrs>({sample_tensor({2, 3})}, {1, 2, __VA_ARGS__})}; \
+    }                                                                       \
   };
 GRAPNEL_RANDOM(Uniform, "uniform", RandomAttrs, -1.0, 3.0)
 GRAPNEL_RANDOM(Normal, "normal", RandomAttrs, 0.5, 2.0)

@@ -3,8 +3,8 @@
 
 #include <limits>
 
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/define.h"
-#include "grapnel/ops/functions.h"
 
 namespace grapnel {
 

@@ -1,9 +1,9 @@
-/// Softmax and its logarithm: fast rows that give the bits of the ops they stand for (kernels/row.h
-/// says which).
+/// Softmax and its logarithm: fast rows that give the bits of the ops they stand for
+/// (cpu/kernels/row.h says which).
 #pragma once
 
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/define.h"
-#include "grapnel/ops/functions.h"
 
 namespace grapnel {
 
@@ -17,9 +17,9 @@ struct Softmax : Call<1> {
   static constexpr std::string_view name = "softmax";
   using Attrs = SoftmaxAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {output()};
   static Grads grad(const Saved& s, const Tensor& g);
+  static Outputs lower(Inputs in, const Attrs& a);
   static Samples samples();
 };
 
@@ -27,9 +27,9 @@ struct LogSoftmax : Call<1> {
   static constexpr std::string_view name = "log_softmax";
   using Attrs = SoftmaxAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {output()};
   static Grads grad(const Saved& s, const Tensor& g);
+  static Outputs lower(Inputs in, const Attrs& a);
   static Samples samples();
 };
 
@@ -38,9 +38,9 @@ struct SoftmaxBackward : Call<2> {
   static constexpr std::string_view name = "softmax_backward";
   using Attrs = SoftmaxAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {input(1), input(0) | input(1)};
   static Grads grad(const Saved& s, const Tensor& h);
+  static Outputs lower(Inputs in, const Attrs& a);
   static Samples samples();
 };
 
@@ -48,9 +48,9 @@ struct LogSoftmaxBackward : Call<2> {
   static constexpr std::string_view name = "log_softmax_backward";
   using Attrs = SoftmaxAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
-  static void run(Inputs in, const Attrs&, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {input(1), input(0) | input(1)};
   static Grads grad(const Saved& s, const Tensor& h);
+  static Outputs lower(Inputs in, const Attrs& a);
   static Samples samples();
 };
 

@@ -22,7 +22,6 @@ struct Sort : Call<1> {
   static constexpr std::string_view name = "sort";
   using Attrs = SortAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {output(1)};
   static Grads grad(const Saved& s, const Grads& g) {
     return picked_grad(s, g, s.attrs<Attrs>().dim, true);
@@ -47,7 +46,6 @@ struct Topk : Call<1> {
   static constexpr std::string_view name = "topk";
   using Attrs = TopkAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {output(1)};
   static Grads grad(const Saved& s, const Grads& g) {
     return picked_grad(s, g, s.attrs<Attrs>().dim, true);
@@ -71,7 +69,6 @@ struct MaxAlong : Call<1> {
   static constexpr std::string_view name = "max";
   using Attrs = ExtremeAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {output(1)};
   static Grads grad(const Saved& s, const Grads& g) {
     return picked_grad(s, g, s.attrs<Attrs>().dim, s.attrs<Attrs>().keepdim);
@@ -84,20 +81,17 @@ struct MaxAlong : Call<1> {
 struct MinAlong : MaxAlong {
   static constexpr std::string_view name = "min";
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
 };
 /// The position alone.
 struct Argmax : Call<1> {
   static constexpr std::string_view name = "argmax";
   using Attrs = ExtremeAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Samples samples() { return MaxAlong::samples(); }
 };
 struct Argmin : Argmax {
   static constexpr std::string_view name = "argmin";
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
 };
 
 // --- running ops ---
@@ -116,7 +110,6 @@ struct Cumsum : Call<1> {
   static constexpr std::string_view name = "cumsum";
   using Attrs = CumsumAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples() {
     return {sample({sample_tensor({3, 2})}, Attrs{0, false}),
@@ -132,7 +125,6 @@ struct Cumprod : Call<1> {
   static constexpr std::string_view name = "cumprod";
   using Attrs = DimAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {input(0) | output()};
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
@@ -144,7 +136,6 @@ struct Recurrence : Call<2> {
   static constexpr std::string_view name = "recurrence";
   using Attrs = CumsumAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static constexpr SaveMask saves[] = {input(1), input(1) | output()};
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples() {

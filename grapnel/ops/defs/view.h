@@ -4,8 +4,8 @@
 
 #include <vector>
 
+#include "grapnel/functions/functions.h"
 #include "grapnel/ops/attr_check.h"
-#include "grapnel/ops/functions.h"
 #include "grapnel/ops/internal.h"
 
 namespace grapnel {
@@ -115,9 +115,10 @@ struct PartBackward : Call<1> {
           ", but the part of ", a.sizes, " has ", part, ".");
     out.push_back({a.sizes, in[0]->dtype()});
   }
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out) {
-    raw_zero(out[0]);
-    copy_elements(make_alias(out[0], V::part(geometry_of(out[0]), a.view)), *in[0]);
+  static Outputs lower(Inputs in, const Attrs& a) {
+    const Tensor whole = zeros(a.sizes, in[0]->dtype());
+    apply<V>(a.view, whole).copy_(*in[0]);
+    return {whole};
   }
   static Grads grad(const Saved& s, const Tensor& g) {
     return {apply<V>(s.attrs<Attrs>().view, g)};
@@ -261,6 +262,11 @@ struct StridedAttrs {
     v.argument("offset", self.view.offset);
   }
 };
+
+/// One past the last element of the storage that `g` touches. Fails where that is beyond all
+/// memory.
+int64_t end_of(const Geometry& g, const char* op);
+
 struct AsStrided : View {
   static constexpr std::string_view name = "as_strided";
   using Attrs = StridedAttrs;
@@ -275,7 +281,6 @@ struct AsStridedBackward : Call<1> {
   static constexpr std::string_view name = "as_strided_backward";
   using Attrs = StridedAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
 };
@@ -283,7 +288,6 @@ struct AsStridedCopy : Call<1> {
   static constexpr std::string_view name = "as_strided_copy";
   using Attrs = StridedAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g) {
     const Attrs& a = s.attrs<Attrs>();
     return {as_strided_backward(g, a.base, a.view)};
@@ -294,7 +298,6 @@ struct AsStridedScatter : Call<2> {
   static constexpr std::string_view name = "as_strided_scatter";
   using Attrs = StridedAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
-  static void run(Inputs in, const Attrs& a, std::span<Tensor> out);
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
 };

@@ -1,4 +1,4 @@
-#include "grapnel/ops/kernels/conv.h"
+#include "grapnel/cpu/kernels/conv.h"
 
 #include <doctest/doctest.h>
 

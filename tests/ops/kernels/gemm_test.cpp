@@ -1,4 +1,4 @@
-#include "grapnel/ops/kernels/gemm.h"
+#include "grapnel/cpu/kernels/gemm.h"
 
 #include <doctest/doctest.h>
 
