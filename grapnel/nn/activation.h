@@ -5,8 +5,8 @@
 #include <string>
 
 #include "grapnel/base/arg.h"
-#include "grapnel/nn/module_holder.h"
 #include "grapnel/functions/functions.h"
+#include "grapnel/nn/module_holder.h"
 
 namespace grapnel::nn {
 
@@ -34,8 +34,13 @@ GRAPNEL_ACTIVATION(Mish, input* softplus(input).tanh());
 GRAPNEL_ACTIVATION(LogSigmoid, -softplus(-input, 1, std::numeric_limits<double>::infinity()));
 /// x / (1 + |x|)
 GRAPNEL_ACTIVATION(Softsign, input / (1 + input.abs()));
+/// x limited to [low, high]. Unlike clamp's, its gradient is 0 at the bounds, too, as PyTorch's is for
+/// these layers.
+inline Tensor limited(const Tensor& x, double low, double high) {
+  return where((x <= low) | (x >= high), x.detach().clamp(low, high), x);
+}
 /// x limited to [0, 6].
-GRAPNEL_ACTIVATION(ReLU6, input.clamp(0, 6));
+GRAPNEL_ACTIVATION(ReLU6, limited(input, 0, 6));
 /// Scaled so that activations keep mean 0 and variance 1 from layer to layer.
 GRAPNEL_ACTIVATION(SELU, 1.0507009873554804934193349852946 *
                              elu(input, 1.6732632423543772848170429916717));
@@ -133,7 +138,9 @@ class HardtanhImpl : public Cloneable<HardtanhImpl> {
     stream << "grapnel::nn::Hardtanh(min_val=" << options.min_val()
            << ", max_val=" << options.max_val() << ')';
   }
-  Tensor forward(const Tensor& input) { return input.clamp(options.min_val(), options.max_val()); }
+  Tensor forward(const Tensor& input) {
+    return limited(input, options.min_val(), options.max_val());
+  }
 
   HardtanhOptions options;
 };

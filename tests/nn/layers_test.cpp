@@ -53,6 +53,18 @@ TEST_CASE("a copy of any layer has equal values in memory of its own") {
   }
 }
 
+TEST_CASE("relu6 and hardtanh have no gradient at their bounds") {
+  Tensor x = tensor({-7.0, 0.0, 3.0, 6.0, 7.0}, requires_grad());
+  nn::ReLU6()(x).sum().backward();
+  CHECK(x.grad().equal(tensor({0.0, 0.0, 1.0, 0.0, 0.0})));
+  x.reset_grad();
+  const auto limits = nn::HardtanhOptions().min_val(-7).max_val(3);
+  const Tensor y = nn::Hardtanh(limits)(x);
+  CHECK(y.equal(tensor({-7.0, 0.0, 3.0, 3.0, 3.0})));
+  y.sum().backward();
+  CHECK(x.grad().equal(tensor({0.0, 1.0, 0.0, 0.0, 0.0})));
+}
+
 TEST_CASE("ModuleList keeps modules in order, under their numbers") {
   nn::ModuleList list;
   list->push_back(nn::Linear(2, 3));
