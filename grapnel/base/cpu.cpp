@@ -1,7 +1,6 @@
 #include "grapnel/base/cpu.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <string_view>
 
@@ -34,9 +33,9 @@ Isa detected_or_lowered() {
        "\".\nSet it to baseline, avx2 or avx512, or unset it to use all this processor has.");
 }
 
-std::atomic<Isa> test_limit{Isa::avx512};
-
 }  // namespace
+
+constinit std::atomic<int> found_cpu_isa{-1};
 
 const char* name_of(Isa isa) {
   switch (isa) {
@@ -47,13 +46,15 @@ const char* name_of(Isa isa) {
   return "unknown";
 }
 
-Isa cpu_isa() {
-  static const Isa found = detected_or_lowered();
-  return std::min(found, test_limit.load(std::memory_order_relaxed));
+Isa find_cpu_isa() {
+  set_isa_for_testing({});
+  return cpu_isa();
 }
 
 void set_isa_for_testing(std::optional<Isa> isa) {
-  test_limit.store(isa.value_or(Isa::avx512), std::memory_order_relaxed);
+  static const Isa found = detected_or_lowered();
+  found_cpu_isa.store(static_cast<int>(std::min(found, isa.value_or(found))),
+                      std::memory_order_relaxed);
 }
 
 }  // namespace grapnel::base

@@ -3,6 +3,7 @@
 #include "grapnel/cpu/kernels/table.h"
 #include "grapnel/cpu/loop_nest.h"
 #include "grapnel/cpu/run.h"
+#include "grapnel/ops/pointwise_types.h"
 
 namespace grapnel::cpu {
 
@@ -167,7 +168,7 @@ void for_pieces(int64_t numel, const Piece& piece) {
 }  // namespace
 
 void run_pointwise(const Op& op, Inputs inputs, const void*, std::span<Tensor> out) {
-  const Compute compute = compute_type(pointwise_input_type(op, inputs));
+  const Compute compute = compute_type(pointwise::input_type(op, inputs));
   const kernels::PointwiseFn kernel =
       kernels::table().pointwise[op.index][static_cast<int>(compute)];
   GRAPNEL_ASSERT(kernel, op.name, " has no kernel for ", dtype_of(compute));
