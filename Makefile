@@ -7,6 +7,7 @@ demo: setup
 	build/release/command/grapnel demo
 
 test: setup
+	tools/python_env
 	cmake --preset dev
 	cmake --build --preset dev
 	tools/run_tests dev

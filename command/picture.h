@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "grapnel/capture/trace.h"
 #include "grapnel/compile/observe.h"
 
 namespace command {

@@ -1,5 +1,6 @@
 #include "command/probe.h"
 
+#include "grapnel/autograd/hook_table.h"
 #include "grapnel/capture/recorder.h"
 
 namespace command {
@@ -53,7 +54,7 @@ struct Probe::OpObserver final : TapeObserver {
 void Probe::begin(int64_t step) {
   step_ = step;
   on_ = true;
-  RunObserver::current = this;
+  RunObserver::set_current(this);
   ops_ = std::make_shared<OpObserver>(*this);
   TapeObserver::add(ops_);
   drawing_ = Picture();
@@ -64,7 +65,7 @@ void Probe::end() {
   if (!on_) return;
   close_phase();
   on_ = false;
-  RunObserver::current = nullptr;
+  RunObserver::set_current(nullptr);
   ops_.reset();
   if (!drawing_.empty()) picture_ = std::move(drawing_);
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Records what NumPy says about our ops as tests/ops/numpy_values.h.
+"""Records what NumPy says about our ops as tests/functions/numpy_values.h.
 
-    tools/record_numpy.py > tests/ops/numpy_values.h
+    tools/record_numpy.py > tests/functions/numpy_values.h
 
-A case is a name, the inputs and NumPy's answer. tests/ops/numpy_test.cpp says which of our functions the name stands for
+A case is a name, the inputs and NumPy's answer. tests/functions/numpy_test.cpp says which of our functions the name stands for
 and how close it has to come.
 """
 import collections

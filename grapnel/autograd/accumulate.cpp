@@ -29,7 +29,8 @@ bool AccumulateGrad::release_owner() const noexcept {
 }
 
 Grads AccumulateGrad::apply(Grads grads) {
-  accumulate(grads, false);
+  // Called by itself, outside of a pass that would know.
+  accumulate(grads, false, record::active());
   return {};
 }
 
@@ -100,10 +101,10 @@ Tensor AccumulateGrad::grad_now() const {
 // Otherwise it is copied. Either way, post-hooks of the accumulate node then see grad()'s own
 // buffer as grad_outputs[0]; only a seed that the caller passed in stays itself, and is never
 // adopted nor changed.
-void AccumulateGrad::write(Tensor& grad, bool seed_is_callers) {
+void AccumulateGrad::write(Tensor& grad, bool seed_is_callers, bool recording) {
   AutogradMeta& meta = *find_meta(leaf_);
   const bool looks = AnomalyMode::should_check_nan();
-  if (record::active()) {
+  if (recording) {
     const Tensor before = grad_now();
     if (looks) [[unlikely]]
       anomaly::check_existing_grad(leaf_, before);
@@ -111,7 +112,7 @@ void AccumulateGrad::write(Tensor& grad, bool seed_is_callers) {
     if (!stays) record::before_grad_is_replaced(meta);  // not under the lock: user code may run
   }
   std::lock_guard guard(meta.grad_mutex);
-  if (looks && !record::active()) [[unlikely]]
+  if (looks && !recording) [[unlikely]]
     anomaly::check_existing_grad(leaf_, meta.grad);  // under the lock: other passes may add to it
   if (meta.grad.defined()) check_sum(meta.grad, grad, leaf_);
   journal_grad(meta);
@@ -138,7 +139,7 @@ void AccumulateGrad::write(Tensor& grad, bool seed_is_callers) {
   if (adopt) {
     meta.grad = grad.is_view() ? grad.detach() : std::move(grad);
   } else {
-    Tensor copy = empty(g.sizes, g.dtype);
+    Tensor copy = empty(g.sizes, grad.options());
     copy.impl().strides = strides;
     copy_elements(copy, grad);
     meta.grad = std::move(copy);
@@ -146,13 +147,13 @@ void AccumulateGrad::write(Tensor& grad, bool seed_is_callers) {
   if (!seed_is_callers) grad = meta.grad;
 }
 
-void AccumulateGrad::accumulate(Grads& grads, bool seed_is_callers) {
+void AccumulateGrad::accumulate(Grads& grads, bool seed_is_callers, bool recording) {
   // Nothing to add: then grad() is not written and no hook may claim that it was.
   if (!grads[0].defined() || !leaf_.impl().requires_grad) return;
   check_leaf();  // a hook may have given it other data
   engine::journal_leaf_write(leaf_);
-  write(grads[0], seed_is_callers);
-  run_post_accumulate_hooks();
+  write(grads[0], seed_is_callers, recording);
+  run_post_accumulate_hooks(recording);
 }
 
 void AccumulateGrad::record_post_accumulate_hook(const HookEntry& entry,
@@ -167,7 +168,7 @@ void AccumulateGrad::record_post_accumulate_hook(const HookEntry& entry,
   if (!grad.is_same(leaf_.grad())) leaf_.set_grad(std::move(grad));
 }
 
-void AccumulateGrad::run_post_accumulate_hooks() {
+void AccumulateGrad::run_post_accumulate_hooks(bool recording) {
   const HookTable* table = hooks(HookKind::post_accumulate);
   if (!table) return;
   const HookTable::Reader reader(table->lists());
@@ -175,7 +176,7 @@ void AccumulateGrad::run_post_accumulate_hooks() {
     try {
       const visit::RunningHook running(entry.label, HookKind::post_accumulate, this);
       auto& hook = *static_cast<PostAccumulateGradHook*>(entry.hook.get());
-      if (record::active()) record_post_accumulate_hook(entry, hook);
+      if (recording) record_post_accumulate_hook(entry, hook);
       else hook(leaf_);
     } catch (...) {
       visit::note_hook(entry.label, HookKind::post_accumulate, *this);
@@ -186,7 +187,7 @@ void AccumulateGrad::run_post_accumulate_hooks() {
     if (AnomalyMode::should_check_nan()) [[unlikely]] {
       const Tensor grad = grad_now();
       std::unique_lock guard(find_meta(leaf_)->grad_mutex, std::defer_lock);
-      if (!record::active()) guard.lock();
+      if (!recording) guard.lock();
       anomaly::check_hook_result(grad, *this, entry.label, HookKind::post_accumulate);
     }
   }

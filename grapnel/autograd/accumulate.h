@@ -39,7 +39,7 @@ class AccumulateGrad final : public Node {
   }
   /// The same as apply, and leaves in `grads[0]` what post-hooks are to see: see Note [Adopting
   /// gradients].
-  void accumulate(Grads& grads, bool seed_is_callers);
+  void accumulate(Grads& grads, bool seed_is_callers, bool recording);
 
  protected:
   LazyHooks* leaf_hooks() const override { return &find_meta(leaf_)->hooks; }
@@ -53,8 +53,8 @@ class AccumulateGrad final : public Node {
     return leaf.sizes == at_forward.sizes && leaf.dtype == at_forward.dtype;
   }
   [[noreturn, gnu::cold]] void fail_outdated() const;
-  void write(Tensor& grad, bool seed_is_callers);
-  void run_post_accumulate_hooks();
+  void write(Tensor& grad, bool seed_is_callers, bool recording);
+  void run_post_accumulate_hooks(bool recording);
   void record_post_accumulate_hook(const HookEntry& entry, PostAccumulateGradHook& hook);
 
   Tensor leaf_;

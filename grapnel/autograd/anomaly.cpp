@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/autograd/hook_table.h"
 #include "grapnel/base/at_fork.h"
 #include "grapnel/functions/functions.h"
 #include "grapnel/ops/effect.h"
@@ -81,10 +82,6 @@ std::string trace(const Node& node) {
 
 void require_no_nan(const Tensor& t, std::function<std::string()> message) {
   if (!t.defined() || !is_floating(t.dtype())) return;
-  if (!record::active()) {
-    if (has_nan(t)) fail(message());
-    return;
-  }
   NoGradGuard no_grad;
   effect(
       [message = std::move(message)](const variable_list& x) {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 
-#include "grapnel/autograd/hook_table.h"
 #include "grapnel/autograd/node.h"
 
 namespace grapnel {

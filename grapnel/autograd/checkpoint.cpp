@@ -3,10 +3,9 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/tape_observer.h"
+#include "grapnel/base/context.h"
 #include "grapnel/functions/generator.h"
-#include "grapnel/ops/autocast.h"
 
 namespace grapnel::autograd {
 
@@ -16,8 +15,7 @@ namespace {
 /// added here is kept and comes back with the others.
 struct ForwardState {
   GeneratorState random = default_generator().state();
-  DType autocast = Autocast::dtype();
-  bool grad = GradMode::is_enabled();
+  Modes modes = this_context.modes;
   DType default_dtype = get_default_dtype();
 
   void set() const {
@@ -29,12 +27,12 @@ struct ForwardState {
 /// While it lives, things are as they were at some other time.
 class AsThen {
  public:
-  explicit AsThen(const ForwardState& then) : autocast_(then.autocast), grad_(then.grad) {
+  explicit AsThen(const ForwardState& then)
+      : modes_(then.modes), saved_hooks_(std::exchange(this_context.saved_hooks, &none_)) {
     then.set();
-    std::swap(SavedHookStack::current(), hooks_);
   }
   ~AsThen() {
-    std::swap(SavedHookStack::current(), hooks_);
+    this_context.saved_hooks = saved_hooks_;
     now_.set();
   }
   AsThen(const AsThen&) = delete;
@@ -42,10 +40,10 @@ class AsThen {
 
  private:
   const ForwardState now_;
-  const Autocast autocast_;
-  const AutoGradMode grad_;
+  const ModesScope modes_;
   const TapeObserver::Pause unobserved_;  // all of it was observed the first time
-  SavedHookStack hooks_;
+  SavedHookStack none_;
+  SavedHookStack* const saved_hooks_;
 };
 
 /// What is kept instead of the saved tensors: enough to make them again. Saved tensors are known by
@@ -53,7 +51,7 @@ class AsThen {
 class Recipe final : public CheckpointRun {
  public:
   Recipe(CheckpointFn fn, const variable_list& inputs, const CheckpointOptions& options)
-      : CheckpointRun(current_), fn_(std::move(fn)), options_(options) {
+      : CheckpointRun(current()), fn_(std::move(fn)), options_(options) {
     for (const Tensor& t : inputs) inputs_.emplace_back(t);
   }
 
@@ -102,8 +100,8 @@ class Recipe final : public CheckpointRun {
  private:
   struct Current {
     CheckpointRun* const before;
-    explicit Current(CheckpointRun* run) : before(std::exchange(current_, run)) {}
-    ~Current() { current_ = before; }
+    explicit Current(CheckpointRun* run) : before(std::exchange(this_context.checkpoint, run)) {}
+    ~Current() { this_context.checkpoint = before; }
   };
   struct Left {
     std::vector<std::any> things;
@@ -169,7 +167,7 @@ class Recipe final : public CheckpointRun {
 
 }  // namespace
 
-CheckpointRun::Pause::Pause() : paused_(std::exchange(current_, nullptr)) {
+CheckpointRun::Pause::Pause() : paused_(std::exchange(this_context.checkpoint, nullptr)) {
   auto& pairs = SavedHookStack::current().pairs;
   // Pairs of scopes inside the function are still the hooks' to use.
   for (const CheckpointRun* run = paused_; run && pairs.size() == run->place_ + 1;
@@ -181,7 +179,7 @@ CheckpointRun::Pause::Pause() : paused_(std::exchange(current_, nullptr)) {
 CheckpointRun::Pause::~Pause() {
   auto& pairs = SavedHookStack::current().pairs;
   for (; !pairs_.empty(); pairs_.pop_back()) pairs.push_back(std::move(pairs_.back()));
-  current_ = paused_;
+  this_context.checkpoint = paused_;
 }
 
 variable_list checkpoint(CheckpointFn fn, const variable_list& inputs,

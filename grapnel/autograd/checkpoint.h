@@ -45,7 +45,7 @@ class CheckpointRun {
  public:
   /// The innermost checkpointed function that runs on this thread; null if there is none, or if its
   /// hooks are called again.
-  static CheckpointRun* current() { return current_; }
+  static CheckpointRun* current() { return this_context.checkpoint; }
   /// Whether `fn` runs for the second time.
   virtual bool again() const = 0;
   /// The first time: keeps something for the second, where take() with the same key returns what
@@ -72,7 +72,6 @@ class CheckpointRun {
   ~CheckpointRun() = default;
   CheckpointRun* outer_;  ///< the first time
   size_t place_ = 0;      ///< of its pair in the thread's stack of saved-tensor hooks
-  static inline constinit thread_local CheckpointRun* current_ = nullptr;
 };
 
 }  // namespace grapnel::autograd

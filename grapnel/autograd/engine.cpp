@@ -4,8 +4,8 @@
 
 #include "grapnel/autograd/pass.h"
 #include "grapnel/autograd/pass_failure.h"
-#include "grapnel/base/context.h"
 #include "grapnel/base/fresh_stack.h"
+#include "grapnel/base/place.h"
 #include "grapnel/base/source_site.h"
 
 namespace grapnel {
@@ -15,7 +15,7 @@ namespace {
 /// Passes nested deeper than this on one stack continue on a fresh one, so that it cannot overflow.
 constexpr int kDepthPerStack = 60;
 
-Pass* innermost() { return Pass::this_thread().pass; }
+Pass* innermost() { return Pass::innermost(); }
 
 }  // namespace
 
@@ -30,7 +30,7 @@ variable_list run(const BackwardRequest& request) {
 }
 
 PassRunner* set_pass_runner(PassRunner* runner) {
-  return std::exchange(Pass::this_thread().runner, runner);
+  return std::exchange(this_context.pass_runner, runner);
 }
 
 Node* current_node() { return innermost() ? innermost()->current : nullptr; }
@@ -110,8 +110,8 @@ void queue_callback(std::function<void()> fn, int depth) {
   pass->queue(std::move(fn));
 }
 
-StrongBackward::StrongBackward() : before_(std::exchange(Pass::this_thread().strong, true)) {}
-StrongBackward::~StrongBackward() { Pass::this_thread().strong = before_; }
+StrongBackward::StrongBackward() : before_(std::exchange(this_context.strong_backward, true)) {}
+StrongBackward::~StrongBackward() { this_context.strong_backward = before_; }
 
 }  // namespace autograd
 }  // namespace grapnel

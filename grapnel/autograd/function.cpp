@@ -1,14 +1,53 @@
 #include "grapnel/autograd/function.h"
 
 #include <algorithm>
-#include <mutex>
 
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/meta.h"
 #include "grapnel/base/short_name.h"
 #include "grapnel/base/source_site.h"
+#include "grapnel/base/spin_lock.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/ops/tape.h"
+
+namespace grapnel {
+
+IValue::IValue() = default;
+IValue::IValue(bool v) : value_(v) {}
+IValue::IValue(int v) : value_(int64_t{v}) {}
+IValue::IValue(int64_t v) : value_(v) {}
+IValue::IValue(double v) : value_(v) {}
+IValue::IValue(std::string v) : value_(std::move(v)) {}
+IValue::IValue(const char* v) : value_(std::string(v)) {}
+IValue::IValue(Tensor v) : value_(std::move(v)) {}
+IValue::IValue(std::vector<int64_t> v) : value_(std::move(v)) {}
+IValue::IValue(std::vector<double> v) : value_(std::move(v)) {}
+IValue::IValue(const IValue& other) = default;
+IValue::IValue(IValue&& other) noexcept = default;
+IValue& IValue::operator=(const IValue& other) = default;
+IValue& IValue::operator=(IValue&& other) noexcept = default;
+IValue::~IValue() = default;
+
+template <class T>
+const T& IValue::get(const char* what) const {
+  const T* v = std::get_if<T>(&value_);
+  check(v != nullptr, "saved_data: the value is not a ", what, ".");
+  return *v;
+}
+bool IValue::isNone() const { return std::holds_alternative<std::monostate>(value_); }
+bool IValue::toBool() const { return get<bool>("bool"); }
+int64_t IValue::toInt() const { return get<int64_t>("int"); }
+double IValue::toDouble() const { return get<double>("double"); }
+const std::string& IValue::toStringRef() const { return get<std::string>("string"); }
+const Tensor& IValue::toTensor() const { return get<Tensor>("tensor"); }
+const std::vector<int64_t>& IValue::toIntVector() const {
+  return get<std::vector<int64_t>>("list of ints");
+}
+const std::vector<double>& IValue::toDoubleVector() const {
+  return get<std::vector<double>>("list of doubles");
+}
+
+}  // namespace grapnel
 
 namespace grapnel::autograd {
 
@@ -28,7 +67,7 @@ bool AutogradContext::needs_input_grad(size_t i) const {
   return i < node_->num_outputs() && node_->next_edge(i);
 }
 
-std::string FunctionNode::name() const { return base::short_type_name(type_); }
+std::string FunctionNode::name() const { return type_ ? base::short_type_name(*type_) : name_; }
 
 bool FunctionNode::connect(const variable_list& inputs, std::vector<bool> is_tensor) {
   is_tensor_ = std::move(is_tensor);
@@ -56,7 +95,7 @@ void FunctionNode::finish(const variable_list& inputs, variable_list& outputs, b
       if (recorded) add_slot(zeros({}));
       continue;
     }
-    output_specs_.push_back({t.shape(), t.dtype()});
+    output_specs_.push_back({t.shape(), t.dtype(), t.device()});
     if (!recorded) continue;
     const bool differentiable =
         is_floating(t.dtype()) && !context.non_differentiable_.contains(t.impl_ptr());
@@ -87,7 +126,7 @@ void FunctionNode::finish(const variable_list& inputs, variable_list& outputs, b
 variable_list FunctionNode::saved() const {
   std::vector<SavedVariable> slots;
   {
-    const std::lock_guard guard(lock_);
+    const base::SpinGuard guard(locked_);
     slots = saved_;
   }
   variable_list out;
@@ -97,7 +136,7 @@ variable_list FunctionNode::saved() const {
 
 void FunctionNode::release_saved() {
   std::vector<SavedVariable> dying;  // outside the lock: what it holds may be the user's
-  const std::lock_guard guard(lock_);
+  const base::SpinGuard guard(locked_);
   dying = saved_;
   for (SavedVariable& s : saved_) s.release();
 }
@@ -121,12 +160,29 @@ Grads FunctionNode::apply(Grads grads) {
   variable_list list;
   for (size_t i = 0; i < grads.size(); ++i) {
     if (!grads[i].defined() && context.materialize_grads_)
-      list.push_back(zeros(output_specs_[i].sizes, output_specs_[i].dtype));
+      list.push_back(zeros(output_specs_[i].sizes,
+                           TensorOptions(output_specs_[i].dtype).device(output_specs_[i].device)));
     else list.push_back(std::move(grads[i]));
   }
   base::UserCodeScope user;
   variable_list result = backward_(&context, std::move(list));
   return tensor_gradients(std::move(result));
+}
+
+[[gnu::noinline]] variable_list apply_function(
+    std::string name,
+    const std::function<variable_list(AutogradContext*, const variable_list&)>& forward,
+    FunctionNode::Backward backward, const variable_list& inputs) {
+  const auto node =
+      IntrusivePtr<FunctionNode>::adopt(new FunctionNode(std::move(name), std::move(backward)));
+  if (!node->site()) node->set_site(__builtin_return_address(0));
+  const bool recorded = node->connect(inputs, std::vector<bool>(inputs.size(), true));
+  variable_list outputs = [&] {
+    const ForwardScope scope;
+    return forward(&node->context, inputs);
+  }();
+  node->finish(inputs, outputs, recorded);
+  return outputs;
 }
 
 }  // namespace grapnel::autograd

@@ -13,7 +13,9 @@
 ///   Tensor y = Cube::apply(x);
 #pragma once
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <ranges>
 #include <string>
 #include <tuple>
@@ -29,37 +31,34 @@ namespace grapnel {
 /// A value a function keeps for its backward, with LibTorch's accessors.
 class IValue {
  public:
-  IValue() = default;
-  IValue(bool v) : value_(v) {}
-  IValue(int v) : value_(int64_t{v}) {}
-  IValue(int64_t v) : value_(v) {}
-  IValue(double v) : value_(v) {}
-  IValue(std::string v) : value_(std::move(v)) {}
-  IValue(const char* v) : value_(std::string(v)) {}
-  IValue(Tensor v) : value_(std::move(v)) {}
-  IValue(std::vector<int64_t> v) : value_(std::move(v)) {}
-  IValue(std::vector<double> v) : value_(std::move(v)) {}
+  IValue();
+  IValue(bool v);
+  IValue(int v);
+  IValue(int64_t v);
+  IValue(double v);
+  IValue(std::string v);
+  IValue(const char* v);
+  IValue(Tensor v);
+  IValue(std::vector<int64_t> v);
+  IValue(std::vector<double> v);
+  IValue(const IValue& other);
+  IValue(IValue&& other) noexcept;
+  IValue& operator=(const IValue& other);
+  IValue& operator=(IValue&& other) noexcept;
+  ~IValue();
 
-  bool isNone() const { return std::holds_alternative<std::monostate>(value_); }
-  bool toBool() const { return get<bool>("bool"); }
-  int64_t toInt() const { return get<int64_t>("int"); }
-  double toDouble() const { return get<double>("double"); }
-  const std::string& toStringRef() const { return get<std::string>("string"); }
-  const Tensor& toTensor() const { return get<Tensor>("tensor"); }
-  const std::vector<int64_t>& toIntVector() const {
-    return get<std::vector<int64_t>>("list of ints");
-  }
-  const std::vector<double>& toDoubleVector() const {
-    return get<std::vector<double>>("list of doubles");
-  }
+  bool isNone() const;
+  bool toBool() const;
+  int64_t toInt() const;
+  double toDouble() const;
+  const std::string& toStringRef() const;
+  const Tensor& toTensor() const;
+  const std::vector<int64_t>& toIntVector() const;
+  const std::vector<double>& toDoubleVector() const;
 
  private:
   template <class T>
-  const T& get(const char* what) const {
-    const T* v = std::get_if<T>(&value_);
-    check(v != nullptr, "saved_data: the value is not a ", what, ".");
-    return *v;
-  }
+  const T& get(const char* what) const;
   std::variant<std::monostate, bool, int64_t, double, std::string, Tensor, std::vector<int64_t>,
                std::vector<double>>
       value_;
@@ -99,8 +98,14 @@ class AutogradContext {
 /// The node of a user-defined operation.
 class FunctionNode final : public Node {
  public:
-  using Backward = variable_list (*)(AutogradContext*, variable_list);
-  FunctionNode(const std::type_info& type, Backward backward) : type_(type), backward_(backward) {
+  using Backward = std::function<variable_list(AutogradContext*, variable_list)>;
+  /// Is called like the type.
+  FunctionNode(const std::type_info& type, Backward backward)
+      : type_(&type), backward_(std::move(backward)) {
+    context.node_ = this;
+  }
+  FunctionNode(std::string name, Backward backward)
+      : name_(std::move(name)), backward_(std::move(backward)) {
     context.node_ = this;
   }
 
@@ -118,13 +123,15 @@ class FunctionNode final : public Node {
   std::vector<SavedVariable>& saved_slots() { return saved_; }
 
   AutogradContext context;
+  std::shared_ptr<void> owned;  ///< what whoever made the node keeps with it
 
  private:
   friend class AutogradContext;
   /// Those of what backward returned that belong to tensors.
   Grads tensor_gradients(variable_list result) const;
 
-  const std::type_info& type_;
+  const std::type_info* type_ = nullptr;
+  std::string name_;  ///< if there is no type
   Backward backward_;
   std::vector<bool> is_tensor_;
   std::vector<SavedVariable> saved_;
@@ -137,6 +144,13 @@ struct ForwardScope {
   ~ForwardScope();
   bool before;
 };
+
+/// Applies a function that is no type but two closures: `forward(ctx, inputs)` and
+/// `backward(ctx, grads)`, which returns one gradient for each input.
+variable_list apply_function(
+    std::string name,
+    const std::function<variable_list(AutogradContext*, const variable_list&)>& forward,
+    FunctionNode::Backward backward, const variable_list& inputs);
 
 /// std::vector, TensorList, std::array and other lists.
 template <class A>

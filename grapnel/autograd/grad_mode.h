@@ -35,10 +35,10 @@ class EnableGradGuard : public AutoGradMode {
 class InferenceGuard {
  public:
   explicit InferenceGuard(bool enabled = true)
-      : grad_(!enabled && GradMode::is_enabled()), before_(InferenceMode::enabled) {
-    InferenceMode::enabled = enabled;
+      : grad_(!enabled && GradMode::is_enabled()), before_(InferenceMode::is_enabled()) {
+    InferenceMode::set_enabled(enabled);
   }
-  ~InferenceGuard() { InferenceMode::enabled = before_; }
+  ~InferenceGuard() { InferenceMode::set_enabled(before_); }
   InferenceGuard(const InferenceGuard&) = delete;
   InferenceGuard& operator=(const InferenceGuard&) = delete;
 

@@ -4,28 +4,14 @@
 #include <mutex>
 
 #include "grapnel/autograd/meta.h"
+#include "grapnel/base/spin_lock.h"
 
 namespace grapnel {
-
-namespace {
-/// Nothing for hooks of the library's own, which no line of the user's registered.
-std::string site_of(const std::source_location& site) {
-  return site.line() == 0 ? "" : str(site.file_name(), ":", site.line());
-}
-
-template <class Lists, class Fn>
-void for_each_list(Lists& lists, Fn&& fn) {
-  for (auto& slot : lists.tensor) fn(HookKind::tensor, slot.slot, slot.hooks);
-  fn(HookKind::node_pre, 0u, lists.pre);
-  fn(HookKind::post_accumulate, 0u, lists.post_accumulate);
-  fn(HookKind::node_post, 0u, lists.post);
-}
-}  // namespace
 
 std::ostream& operator<<(std::ostream& out, const HookDescription& d) {
   out << grapnel::name(d.kind);
   if (!d.label.name.empty()) out << " '" << d.label.name << "'";
-  if (d.label.site.line() != 0) out << " registered at " << site_of(d.label.site);
+  if (d.label.site.known()) out << " registered at " << d.label.site.str();
   return out;
 }
 
@@ -56,19 +42,14 @@ HookEntry HookEntries::remove(uint64_t id) {
   return removed;
 }
 
-HookEntries* HookLists::list(HookKind kind, uint32_t slot) {
-  switch (kind) {
-    case HookKind::tensor:
-      for (Slot& s : tensor)
-        if (s.slot == slot) return &s.hooks;
-      return &tensor.emplace_back(Slot{slot, {}}).hooks;
-    case HookKind::node_pre: return &pre;
-    case HookKind::post_accumulate: return &post_accumulate;
-    case HookKind::node_post: return &post;
-    default: break;
-  }
-  GRAPNEL_ASSERT(false, "hooks of this kind live elsewhere");
-  return nullptr;
+HookEntries& HookLists::list(HookKind kind, uint32_t slot) {
+  if (kind == HookKind::node_pre) return pre;
+  if (kind == HookKind::post_accumulate) return post_accumulate;
+  if (kind == HookKind::node_post) return post;
+  GRAPNEL_ASSERT(kind == HookKind::tensor, name(kind), "s live elsewhere");
+  for (Slot& s : tensor)
+    if (s.slot == slot) return s.hooks;
+  return tensor.emplace_back(Slot{slot, {}}).hooks;
 }
 
 template <class Change>
@@ -76,7 +57,7 @@ void HookTable::change(Change&& fn) {
   lists_.change([&](HookLists& lists) {
     lists.sole_tensor_hook = nullptr;  // in case memory runs out below
     fn(lists);
-    uint8_t kinds = lists.tensor.empty() ? 0 : bit(HookKind::tensor);
+    Kinds kinds = lists.tensor.empty() ? 0 : bit(HookKind::tensor);
     if (!lists.retain.empty()) kinds |= bit(HookKind::retain_grad);
     if (!lists.pre.empty()) kinds |= bit(HookKind::node_pre);
     if (!lists.post_accumulate.empty()) kinds |= bit(HookKind::post_accumulate);
@@ -90,14 +71,16 @@ void HookTable::change(Change&& fn) {
 
 HookHandle HookTable::add(HookKind kind, uint32_t slot, std::shared_ptr<HookBase> hook,
                           HookOptions options, bool is_tool) {
+  static_assert(every_kind_has_a_bit());
+  check_options(kind, options);
   uint64_t id = 0;
   change([&](HookLists& lists) {
     id = next_hook_id();  // one writer at a time: ids in a list ascend
     lists.list(kind, slot)
-        ->push_back({.id = id,
-                     .hook = std::move(hook),
-                     .label = {std::move(options.name), options.site},
-                     .is_tool = is_tool});
+        .push_back({.id = id,
+                    .hook = std::move(hook),
+                    .label = {std::move(options.name), options.site},
+                    .is_tool = is_tool});
     if (lists.first_id == 0) lists.first_id = id;
     lists.last_id = std::max(lists.last_id, id);
   });
@@ -109,6 +92,18 @@ void HookTable::remove_hook(uint64_t id) {
   change([&](HookLists& lists) {
     for_each_list(lists, [&](HookKind, uint32_t, HookEntries& entries) {
       if (!removed.hook) removed = entries.remove(id);
+    });
+  });
+}
+
+void HookTable::remove_user_hooks() {
+  std::vector<HookEntry> removed;  // dies outside the lock: what hooks hold is the user's
+  change([&](HookLists& lists) {
+    for_each_list(lists, [&](HookKind, uint32_t, HookEntries& entries) {
+      std::vector<uint64_t> ids;
+      for (const HookEntry& e : entries)
+        if (!e.is_tool) ids.push_back(e.id);
+      for (const uint64_t id : ids) removed.push_back(entries.remove(id));
     });
   });
 }
@@ -149,7 +144,7 @@ std::vector<HookInfo> HookTable::infos() const {
   const Reader reader(lists_);
   for_each_list(reader.value(), [&](HookKind kind, uint32_t slot, const HookEntries& entries) {
     for (const HookEntry& e : entries)
-      out.push_back({e.id, kind, static_cast<int>(slot), e.label.name, site_of(e.label.site)});
+      out.push_back({e.id, kind, static_cast<int>(slot), e.label.name, e.label.site.str()});
   });
   return out;
 }
@@ -184,7 +179,7 @@ bool HookTable::calls(uint64_t id) const {
 const std::shared_ptr<HookTable>& LazyHooks::make() {
   if (!get()) {
     auto fresh = std::make_shared<HookTable>();
-    std::lock_guard guard(lock_);
+    const base::SpinGuard guard(locked_);
     if (!owner_) {
       owner_ = std::move(fresh);
       table_.store(owner_.get(), std::memory_order_release);

@@ -8,12 +8,11 @@
 #include <ostream>
 #include <vector>
 
+#include "grapnel/autograd/node.h"
 #include "grapnel/base/intrusive_ptr.h"
 #include "grapnel/base/pool.h"
 #include "grapnel/base/small_vector.h"
-#include "grapnel/base/spin_lock.h"
 #include "grapnel/base/versioned.h"
-#include "grapnel/tensor/function_hook.h"
 
 namespace grapnel {
 
@@ -84,6 +83,37 @@ class HookEntries {
   size_t gaps_ = 0;
 };
 
+/// Whether hooks of the kind stand in the table of a node or leaf.
+constexpr bool stands_in_table(HookKind kind) {
+  switch (kind) {
+    case HookKind::tensor:
+    case HookKind::retain_grad:
+    case HookKind::node_pre:
+    case HookKind::post_accumulate:
+    case HookKind::node_post: return true;
+    case HookKind::capture:
+    case HookKind::unpack:
+    case HookKind::end_of_pass:
+    case HookKind::pack:
+    case HookKind::multi_grad:
+    case HookKind::multi_post_accumulate:
+    case HookKind::forward_pre:
+    case HookKind::forward:
+    case HookKind::full_backward_pre:
+    case HookKind::full_backward:
+    case HookKind::state_dict_pre:
+    case HookKind::state_dict_post:
+    case HookKind::load_state_dict_pre:
+    case HookKind::load_state_dict_post:
+    case HookKind::registration:
+    case HookKind::step_pre:
+    case HookKind::step_post:
+    case HookKind::comm:
+    case HookKind::after_reduction: return false;
+  }
+  return false;
+}
+
 struct RetainEntry {
   uint32_t slot = 0;
   IntrusivePtr<AutogradMeta> tensor;  ///< a dead tensor's place is marked as such and skipped
@@ -103,7 +133,8 @@ struct HookLists : base::Pooled {
   const Slot* sole_tensor_hook = nullptr;
   uint64_t first_id = 0, last_id = 0;  ///< ever given out
 
-  HookEntries* list(HookKind kind, uint32_t slot);
+  /// Of a kind that has one.
+  HookEntries& list(HookKind kind, uint32_t slot);
 };
 
 class HookTable final : public HookOwner, public std::enable_shared_from_this<HookTable> {
@@ -125,6 +156,19 @@ class HookTable final : public HookOwner, public std::enable_shared_from_this<Ho
     return kinds_.load(std::memory_order_acquire) & (bit(kinds) | ...);
   }
   std::vector<HookInfo> infos() const;
+  /// Calls visit(kind, slot, entry) for all hooks but those of tools: for collectors of other
+  /// languages, which ask an entry for its hook's `foreign()`. The hook is shared while
+  /// `entry.hook.use_count()` is above one: somebody runs an older version of the list.
+  template <class Visit>
+  void visit_user_hooks(Visit&& visit) const {
+    const Reader reader(lists_);
+    for_each_list(reader.value_or_empty(), [&](HookKind kind, uint32_t slot, const auto& entries) {
+      for (const HookEntry& entry : entries)
+        if (!entry.is_tool) visit(kind, slot, entry);
+    });
+  }
+  /// Drops them: for collectors that found a cycle through them.
+  void remove_user_hooks();
   /// Whether there are hooks besides those of tools.
   bool has_user_hooks() const;
   /// Remembers that hook `id` of this table calls the hook `other`.
@@ -136,37 +180,35 @@ class HookTable final : public HookOwner, public std::enable_shared_from_this<Ho
   const base::Versioned<HookLists>& lists() const { return lists_; }
 
  private:
-  static constexpr uint8_t bit(HookKind kind) {
-    return static_cast<uint8_t>(1 << static_cast<int>(kind));
+  using Kinds = uint8_t;
+  static constexpr Kinds bit(HookKind kind) {
+    return static_cast<Kinds>(1 << static_cast<int>(kind));
+  }
+  static constexpr bool every_kind_has_a_bit() {
+    for (int i = 0; i < kHookKinds; ++i)
+      if (const auto kind = static_cast<HookKind>(i); stands_in_table(kind) && bit(kind) == 0)
+        return false;
+    return true;
   }
   template <class Change>
   void change(Change&& fn);
+  template <class Fn>
+  static void for_each_list(auto& lists, Fn&& fn) {
+    for (auto& slot : lists.tensor) fn(HookKind::tensor, slot.slot, slot.hooks);
+    fn(HookKind::node_pre, 0u, lists.pre);
+    fn(HookKind::post_accumulate, 0u, lists.post_accumulate);
+    fn(HookKind::node_post, 0u, lists.post);
+  }
 
   base::Versioned<HookLists> lists_;
-  std::atomic<uint8_t> kinds_{0};  ///< one bit for each kind in lists_
+  std::atomic<Kinds> kinds_{0};  ///< one bit for each kind in lists_
 };
 
-/// The table of one owner, made when the first hook is registered. Asking for it costs one load;
-/// threads may ask and make at once.
-class LazyHooks {
- public:
-  HookTable* get() const { return table_.load(std::memory_order_acquire); }
-  const std::shared_ptr<HookTable>& make();
-  /// Takes over a table, before anybody else can ask.
-  void adopt(std::shared_ptr<HookTable> table) {
-    owner_ = std::move(table);
-    table_.store(owner_.get(), std::memory_order_release);
-  }
-  /// Gives the table away, once nobody is left who could ask for it.
-  std::shared_ptr<HookTable> release() {
-    table_.store(nullptr, std::memory_order_release);
-    return std::move(owner_);
-  }
-
- private:
-  std::atomic<HookTable*> table_{nullptr};
-  base::SpinLock lock_;
-  std::shared_ptr<HookTable> owner_;  ///< written once, until released
-};
+template <std::same_as<HookKind>... Kinds>
+  requires(sizeof...(Kinds) > 0)
+const HookTable* Node::hooks(Kinds... kinds) const {
+  const HookTable* table = hooks();
+  return table && table->has(kinds...) ? table : nullptr;
+}
 
 }  // namespace grapnel

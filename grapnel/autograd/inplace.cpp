@@ -27,7 +27,7 @@ Tensor CopySlices::in_base_layout(const Tensor& grad) const {
   int64_t extent = base_.offset + 1;
   for (int i = 0; i < base_.sizes.size(); ++i)
     extent += (std::max<int64_t>(base_.sizes[i], 1) - 1) * base_.strides[i];
-  Tensor whole = zeros({extent}, grad.dtype());
+  Tensor whole = zeros({extent}, grad.options());
   Tensor laid_out(TensorImpl::create(whole.impl().storage, grad.dtype(), base_.sizes, base_.strides,
                                      base_.offset));
   laid_out.copy_(grad);
@@ -41,7 +41,7 @@ Grads CopySlices::apply(Grads grads) {
   Grads inner = fn_->apply({as_strided_view(grad, view_)});
   if (next_edge(0)) {
     const Tensor inside =
-        !inner.empty() && inner[0].defined() ? inner[0] : zeros(view_.sizes, grad.dtype());
+        !inner.empty() && inner[0].defined() ? inner[0] : zeros(view_.sizes, grad.options());
     out[0] = as_strided_scatter(grad, inside, base_, view_);
   }
   for (size_t i = 1; i < out.size() && i < inner.size(); ++i) out[i] = inner[i];
@@ -85,6 +85,7 @@ void journal_history(const Tensor& t) {
 
 void rebase_history(const Tensor& t, NodePtr node) {
   AutogradMeta& meta = autograd_meta(t);
+  // In-place ops of eager mode pay for one question, not for what an undo holds.
   if (record::active()) {
     if (meta.view) journal_history(meta.view->base);
     journal_history(t);

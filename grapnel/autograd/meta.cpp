@@ -6,7 +6,7 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/graveyard.h"
 #include "grapnel/autograd/hooked_views.h"
-#include "grapnel/base/per_thread.h"
+#include "grapnel/base/context.h"
 #include "grapnel/ops/internal.h"
 #include "grapnel/ops/on_failure.h"
 #include "grapnel/ops/record.h"
@@ -43,8 +43,7 @@ void release_autograd_meta(AutogradMeta* meta) noexcept {
   // See Note [Ending chains]. Nodes see to theirs themselves.
   if (meta->grad.defined() || meta->hooks.get())
     bury(meta, [](void* dying) noexcept { end_autograd_meta(static_cast<AutogradMeta*>(dying)); });
-  else
-    end_autograd_meta(meta);
+  else end_autograd_meta(meta);
 }
 
 namespace {
@@ -53,7 +52,6 @@ struct Override {
   const TensorImpl* tensor;
   Edge edge;
 };
-constinit thread_local base::PerThread<std::vector<Override>> thread_overrides;
 
 void move_retain_grad(AutogradMeta& meta, const NodePtr& from, const NodePtr& to, uint32_t slot) {
   if (!meta.retains_grad) return;
@@ -85,10 +83,12 @@ void refresh_view(const Tensor& t, AutogradMeta& meta) {
   const uint64_t number = node_number(view.base);
   if (view.base_node == number || number == 0) return;
   if (meta.grad_fn && meta.grad_fn->hooks() && meta.grad_fn->hooks()->has_user_hooks()) [[unlikely]]
-    fail("a tensor is a view of one that was changed in place, so its gradient takes another way; the "
-         "node that it came from, ",
-         meta.grad_fn->name(), ", has hooks (", meta.grad_fn->hooks()->infos()[0].place(),
-         "), which would never fire again.\nRemove them, or register them after the change.");
+    fail(
+        "a tensor is a view of one that was changed in place, so its gradient takes another way; "
+        "the "
+        "node that it came from, ",
+        meta.grad_fn->name(), ", has hooks (", meta.grad_fn->hooks()->infos()[0].place(),
+        "), which would never fire again.\nRemove them, or register them after the change.");
   const TensorImpl& impl = t.impl();
   Tensor fresh;
   {
@@ -105,15 +105,20 @@ void refresh_view(const Tensor& t, AutogradMeta& meta) {
 
 }  // namespace
 
+struct EdgeOverrides {
+  std::vector<Override> innermost_last;
+};
+
 uint64_t node_number(const Tensor& base) {
   const AutogradMeta* meta = find_meta(base);
   return meta && meta->grad_fn ? meta->grad_fn->sequence_nr() + 1 : 0;
 }
 
 EdgeOverride::EdgeOverride(const Tensor& t, Edge edge) {
-  thread_overrides.get().push_back({t.impl_ptr(), std::move(edge)});
+  wanted_in_context<&Context::overrides>().innermost_last.push_back(
+      {t.impl_ptr(), std::move(edge)});
 }
-EdgeOverride::~EdgeOverride() { thread_overrides.get().pop_back(); }
+EdgeOverride::~EdgeOverride() { this_context.overrides->innermost_last.pop_back(); }
 
 const NodePtr& current_grad_fn(const Tensor& t) {
   static const NodePtr& none = *new NodePtr;
@@ -123,11 +128,11 @@ const NodePtr& current_grad_fn(const Tensor& t) {
   return meta->grad_fn;
 }
 
-IntrusivePtr<AccumulateGrad> grad_accumulator(const Tensor& leaf) {
+NodePtr grad_accumulator(const Tensor& leaf) {
   AutogradMeta& meta = autograd_meta(leaf);
   {
     std::lock_guard guard(meta.lock);
-    if (meta.accumulator) return IntrusivePtr<AccumulateGrad>(meta.accumulator);
+    if (meta.accumulator) return NodePtr(meta.accumulator);
   }
   // Made outside the lock: making a node may let go of another one.
   auto node = IntrusivePtr<AccumulateGrad>::adopt(new AccumulateGrad(leaf));
@@ -137,13 +142,14 @@ IntrusivePtr<AccumulateGrad> grad_accumulator(const Tensor& leaf) {
     if (meta.accumulator) winner = IntrusivePtr<AccumulateGrad>(meta.accumulator);
     else meta.accumulator = node.get();
   }
-  return winner ? winner : node;
+  return winner ? NodePtr(winner) : NodePtr(node);
 }
 
 Edge gradient_edge(const Tensor& t) {
-  if (const std::vector<Override>* const overrides = thread_overrides.get_if()) [[unlikely]]
-    for (size_t i = overrides->size(); i-- > 0;)
-      if ((*overrides)[i].tensor == t.impl_ptr()) return (*overrides)[i].edge;
+  if (const EdgeOverrides* const overrides = this_context.overrides) [[unlikely]]
+    for (size_t i = overrides->innermost_last.size(); i-- > 0;)
+      if (overrides->innermost_last[i].tensor == t.impl_ptr())
+        return overrides->innermost_last[i].edge;
   if (const NodePtr& node = current_grad_fn(t)) return {node, find_meta(t)->output_nr};
   if (!t.impl().requires_grad) return {};
   AutogradMeta& meta = autograd_meta(t);
@@ -161,8 +167,8 @@ void set_history(const Tensor& t, NodePtr node, uint32_t slot) {
   t.impl().requires_grad = true;
   move_retain_grad(meta, before, meta.grad_fn, slot);
   // Whatever stood in for the old value's edge does not stand in for the new one's.
-  if (std::vector<Override>* const overrides = thread_overrides.get_if()) [[unlikely]]
-    for (Override& o : *overrides)
+  if (EdgeOverrides* const overrides = this_context.overrides) [[unlikely]]
+    for (Override& o : overrides->innermost_last)
       if (o.tensor == t.impl_ptr()) o.tensor = nullptr;
 }
 
@@ -214,9 +220,10 @@ const std::shared_ptr<HookTable>& tensor_hook_table(const Tensor& t, uint32_t& s
 }
 
 void journal_grad(AutogradMeta& meta) {
-  if (!record::active()) return;
-  record::on_undo_of(meta.grad, [kept = IntrusivePtr<AutogradMeta>(&meta)](Tensor before) {
-    kept->grad = std::move(before);
+  record::on_undo_of(meta.grad, [&] {
+    return [kept = IntrusivePtr<AutogradMeta>(&meta)](Tensor before) {
+      kept->grad = std::move(before);
+    };
   });
 }
 

@@ -10,6 +10,8 @@
 
 #include "grapnel/autograd/hook_table.h"
 #include "grapnel/autograd/node.h"
+#include "grapnel/base/pool.h"
+#include "grapnel/base/spin_lock.h"
 #include "grapnel/tensor/tensor.h"
 
 namespace grapnel {
@@ -64,14 +66,9 @@ inline AutogradMeta* find_meta(const Tensor& t) {
   return t.defined() ? t.impl().autograd : nullptr;
 }
 
-/// Where a gradient of `t` flows: the slot of its node, or its accumulate node; empty when it wants
-/// none.
-Edge gradient_edge(const Tensor& t);
 /// The node that made `t`, brought up to date if `t` is a view whose base was changed; null for
 /// leaves.
 const NodePtr& current_grad_fn(const Tensor& t);
-/// The leaf's accumulate node, made on demand.
-IntrusivePtr<AccumulateGrad> grad_accumulator(const Tensor& leaf);
 /// Makes `t` output `slot` of `node`, and moves retain-grad along.
 void set_history(const Tensor& t, NodePtr node, uint32_t slot);
 /// After an in-place change recorded as `node` (slot 0): gives `t`, and its base if it is a view,

@@ -111,7 +111,7 @@ struct CompoundCall {
   void operator()(const variable_list& shown, HookKind kind) const {
     const visit::RunningHook running(
         label, kind, nullptr,
-        kind == HookKind::tensor ? std::span(shown) : std::span<const Tensor>());
+        kind == HookKind::multi_grad ? std::span(shown) : std::span<const Tensor>());
     fn(shown);
     running.check_unchanged();
   }
@@ -139,7 +139,7 @@ HookHandle register_all_grads_hook(const variable_list& tensors, AllGradsFn fn,
                             state.grads[i] = grad;
                             if (++state.seen == state.expected) {
                               const variable_list grads = std::move(state.grads);
-                              (*call)(grads, HookKind::tensor);
+                              (*call)(grads, HookKind::multi_grad);
                             }
                           },
                           options));
@@ -189,7 +189,7 @@ HookHandle register_all_post_accumulate_hook(const variable_list& leaves, AllGra
                                           state.grads[i] = leaf;
                                           if (++state.seen == state.expected) {
                                             const variable_list reached = std::move(state.grads);
-                                            (*call)(reached, HookKind::post_accumulate);
+                                            (*call)(reached, HookKind::multi_post_accumulate);
                                           }
                                         },
                                         options));

@@ -60,6 +60,13 @@ HookHandle register_multi_grad_hook(const variable_list& tensors, F hook,
         "takes a variable_list.");
 }
 
+template <class F, HookName N>
+HookHandle register_multi_grad_hook(const variable_list& tensors, F hook, MultiGrad mode, N&& name,
+                                    base::SourceLine site = std::source_location::current()) {
+  return register_multi_grad_hook(tensors, std::move(hook), mode,
+                                  HookOptions{.name = std::forward<N>(name), .site = site});
+}
+
 /// Calls `hook(leaves)` once per pass, after the grad() of the last of `leaves` that the pass
 /// reaches was updated.
 template <class F>
@@ -68,6 +75,14 @@ HookHandle register_multi_post_accumulate_grad_hook(const variable_list& leaves,
   auto shared = std::make_shared<F>(std::move(hook));
   return autograd::register_all_post_accumulate_hook(
       leaves, [shared](const variable_list& all) { (*shared)(all); }, std::move(options));
+}
+
+template <class F, HookName N>
+HookHandle register_multi_post_accumulate_grad_hook(
+    const variable_list& leaves, F hook, N&& name,
+    base::SourceLine site = std::source_location::current()) {
+  return register_multi_post_accumulate_grad_hook(
+      leaves, std::move(hook), HookOptions{.name = std::forward<N>(name), .site = site});
 }
 
 /// Whether `loss.backward()` would call the hook: it is registered, and its place is in the graph

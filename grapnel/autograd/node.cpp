@@ -8,8 +8,10 @@
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/graveyard.h"
 #include "grapnel/autograd/hook_table.h"
-#include "grapnel/base/context.h"
+#include "grapnel/base/foreign.h"
 #include "grapnel/base/per_thread.h"
+#include "grapnel/base/place.h"
+#include "grapnel/base/pool.h"
 #include "grapnel/base/source_site.h"
 
 namespace grapnel {
@@ -70,6 +72,11 @@ void bury(void* object, void (*end)(void*) noexcept) noexcept {
   g->draining = false;
 }
 
+void* Node::operator new(size_t bytes) { return base::pool_allocate(bytes); }
+void Node::operator delete(void* memory, size_t bytes) noexcept {
+  base::pool_deallocate(memory, bytes);
+}
+
 Node::Node(Kind kind)
     : accumulate_(kind == Kind::accumulate),
       sequence_nr_(accumulate_ ? UINT64_MAX : next_sequence_nr()),
@@ -77,13 +84,16 @@ Node::Node(Kind kind)
   if (AnomalyMode::is_enabled()) [[unlikely]] {
     anomaly_ = std::make_unique<AnomalyTrace>();
     anomaly_->parent = NodePtr(engine::current_node());
-    if (const base::Context* c = base::Context::innermost();
-        c && c->kind() == base::Context::Kind::module)
+    if (const base::Place* c = base::Place::innermost();
+        c && c->kind() == base::Place::Kind::module)
       anomaly_->module = c->remember();
   }
 }
 
-Node::~Node() = default;
+Node::~Node() {
+  if (wrapper) [[unlikely]]
+    base::let_go_of_wrapper(wrapper);
+}
 
 void Node::destroy(Node* node) noexcept {
   bury(node, [](void* dying) noexcept { delete static_cast<Node*>(dying); });
@@ -101,6 +111,7 @@ class OwnedPreHook final : public NodePreHook {
   ListHookResult call(const variable_list& grad_outputs) override { return (*hook_)(grad_outputs); }
   void compiled_args(CompiledNodeArgs& args) const override { hook_->compiled_args(args); }
   const std::type_info& type() const override { return hook_->type(); }
+  const void* foreign() const override { return hook_->foreign(); }
 
  private:
   std::unique_ptr<FunctionPreHook> hook_;
@@ -114,6 +125,7 @@ class OwnedPostHook final : public NodePostHook {
   }
   void compiled_args(CompiledNodeArgs& args) const override { hook_->compiled_args(args); }
   const std::type_info& type() const override { return hook_->type(); }
+  const void* foreign() const override { return hook_->foreign(); }
 
  private:
   std::unique_ptr<FunctionPostHook> hook_;

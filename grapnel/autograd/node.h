@@ -5,15 +5,14 @@
 /// alive.
 #pragma once
 
+#include <atomic>
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <string>
 
-#include "grapnel/autograd/hook_table.h"
 #include "grapnel/base/intrusive_ptr.h"
-#include "grapnel/base/pool.h"
 #include "grapnel/base/small_vector.h"
-#include "grapnel/base/spin_lock.h"
 #include "grapnel/ops/op.h"
 #include "grapnel/tensor/function_hook.h"
 #include "grapnel/tensor/hook_callable.h"
@@ -35,15 +34,39 @@ using EdgeList = SmallVector<Edge, 2>;
 struct SlotMeta {
   Shape sizes;
   DType dtype = DType::Float32;
+  Device device = {};
+  TensorOptions options() const { return TensorOptions(dtype).device(device); }
+};
+
+class HookTable;
+/// The table of one owner, made when the first hook is registered. Asking for it costs one load;
+/// threads may ask and make at once.
+class LazyHooks {
+ public:
+  HookTable* get() const { return table_.load(std::memory_order_acquire); }
+  const std::shared_ptr<HookTable>& make();
+  /// Takes over a table, before anybody else can ask.
+  void adopt(std::shared_ptr<HookTable> table) {
+    owner_ = std::move(table);
+    table_.store(owner_.get(), std::memory_order_release);
+  }
+  /// Gives the table away, once nobody is left who could ask for it.
+  std::shared_ptr<HookTable> release() {
+    table_.store(nullptr, std::memory_order_release);
+    return std::move(owner_);
+  }
+
+ private:
+  std::atomic<HookTable*> table_{nullptr};
+  std::atomic<bool> locked_{false};
+  std::shared_ptr<HookTable> owner_;  ///< written once, until released
 };
 
 /// One application of an op in the backward graph. Hooks attach to it.
 class Node {
  public:
-  static void* operator new(size_t bytes) { return base::pool_allocate(bytes); }
-  static void operator delete(void* memory, size_t bytes) noexcept {
-    base::pool_deallocate(memory, bytes);
-  }
+  static void* operator new(size_t bytes);
+  static void operator delete(void* memory, size_t bytes) noexcept;
   virtual ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -74,7 +97,7 @@ class Node {
   size_t num_inputs() const { return slots_.size(); }
   const SlotMeta& slot(size_t i) const { return slots_[i]; }
   uint32_t add_slot(const Tensor& t) {
-    slots_.push_back({t.shape(), t.dtype()});
+    slots_.push_back({t.shape(), t.dtype(), t.device()});
     return static_cast<uint32_t>(slots_.size() - 1);
   }
 
@@ -86,18 +109,27 @@ class Node {
   /// grad_inputs.
   template <class F>
   HookHandle register_hook(F&& hook, HookOptions options = {});
+  template <class F, HookName N>
+  HookHandle register_prehook(F&& hook, N&& name,
+                              base::SourceLine site = std::source_location::current()) {
+    return register_prehook(std::forward<F>(hook),
+                            HookOptions{.name = std::forward<N>(name), .site = site});
+  }
+  template <class F, HookName N>
+  HookHandle register_hook(F&& hook, N&& name,
+                           base::SourceLine site = std::source_location::current()) {
+    return register_hook(std::forward<F>(hook),
+                         HookOptions{.name = std::forward<N>(name), .site = site});
+  }
   HookHandle add_pre_hook(std::unique_ptr<FunctionPreHook> hook, HookOptions options = {});
   HookHandle add_post_hook(std::unique_ptr<FunctionPostHook> hook, HookOptions options = {});
 
   /// Null while no hook was ever registered: the price of an unused hook slot is this one check.
   HookTable* hooks() const { return accumulate_ ? leaf_hooks()->get() : hooks_.get(); }
-  /// The same, and null where there are no hooks of these kinds.
+  /// The same, and null where there are no hooks of these kinds. See hook_table.h.
   template <std::same_as<HookKind>... Kinds>
     requires(sizeof...(Kinds) > 0)
-  const HookTable* hooks(Kinds... kinds) const {
-    const HookTable* table = hooks();
-    return table && table->has(kinds...) ? table : nullptr;
-  }
+  const HookTable* hooks(Kinds... kinds) const;
   const std::shared_ptr<HookTable>& make_hooks() {
     return accumulate_ ? leaf_hooks()->make() : hooks_.make();
   }
@@ -107,6 +139,11 @@ class Node {
   void set_site(const void* address) { site_ = address; }
   /// "file.cpp:12 (function)", or a sentence that says why it is unknown.
   std::string where() const;
+  /// The object that stands for this node in another language, which looks after both: see
+  /// base/foreign.h.
+  void* wrapper = nullptr;
+  /// How many own the node: handles, edges of other nodes, tensors.
+  uint32_t use_count() const noexcept { return refs_.use_count(); }
   /// Under anomaly mode: the node whose backward made this one.
   const NodePtr& parent() const;
   bool has_forward_trace() const { return anomaly_ != nullptr; }
@@ -123,7 +160,7 @@ class Node {
   virtual LazyHooks* leaf_hooks() const { return nullptr; }
   /// True when the last owner let go.
   virtual bool release_owner() const noexcept { return refs_.release(); }
-  mutable base::SpinLock lock_;
+  mutable std::atomic<bool> locked_{false};
 
  private:
   static void destroy(Node* node) noexcept;
@@ -139,6 +176,13 @@ class Node {
   EdgeList next_edges_;
   SmallVector<SlotMeta, 1> slots_;
 };
+static_assert(sizeof(Node) == 264);
+
+/// Where a gradient of `t` flows: the slot of its node, or its accumulate node; empty when it wants
+/// none.
+Edge gradient_edge(const Tensor& t);
+/// The leaf's accumulate node, made on demand.
+NodePtr grad_accumulator(const Tensor& leaf);
 
 // --- any callable as a node hook ---
 
@@ -168,6 +212,7 @@ class CallableNodePreHook final : public NodePreHook {
     if constexpr (DeclaresItself<F>) f_.compiled_args(args);
   }
   bool opaque() const override { return is_opaque<F>; }
+  const void* foreign() const override { return foreign_part_of(f_); }
 
  private:
   F f_;
@@ -190,6 +235,7 @@ class CallableNodePostHook final : public NodePostHook {
     if constexpr (DeclaresItself<F>) f_.compiled_args(args);
   }
   bool opaque() const override { return is_opaque<F>; }
+  const void* foreign() const override { return foreign_part_of(f_); }
 
  private:
   F f_;

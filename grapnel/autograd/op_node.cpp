@@ -2,11 +2,11 @@
 
 #include <bit>
 #include <cstring>
-#include <mutex>
 
 #include "grapnel/autograd/copy_slices.h"
 #include "grapnel/autograd/meta.h"
 #include "grapnel/autograd/tape_observer.h"
+#include "grapnel/base/spin_lock.h"
 #include "grapnel/ops/tape.h"
 
 namespace grapnel {
@@ -43,7 +43,7 @@ Tensor OpNode::load(int bit) const {
   SavedVariable value;
   {
     // Another thread may be releasing the saved values; a copy of the handle is safe from it.
-    std::lock_guard guard(lock_);
+    const base::SpinGuard guard(locked_);
     value = saved_[index];
   }
   // What is computed without recording needs no history.
@@ -63,7 +63,7 @@ void OpNode::release_saved() {
   if (saved_.empty()) return;
   SmallVector<SavedVariable, 2> dying;
   {
-    std::lock_guard guard(lock_);
+    const base::SpinGuard guard(locked_);
     dying = saved_;
     for (SavedVariable& s : saved_) s.release();
   }

@@ -3,6 +3,7 @@
 
 #include "grapnel/autograd/node.h"
 #include "grapnel/autograd/saved_variable.h"
+#include "grapnel/base/pool.h"
 
 namespace grapnel {
 
@@ -10,6 +11,11 @@ class CopySlices;
 
 class OpNode final : public Node, private Saved {
  public:
+  // Here, too, where they are inlined: this is what most nodes are.
+  static void* operator new(size_t bytes) { return base::pool_allocate(bytes); }
+  static void operator delete(void* memory, size_t bytes) noexcept {
+    base::pool_deallocate(memory, bytes);
+  }
   OpNode(const Op& op, const void* attrs);
   ~OpNode() override;
 
@@ -32,6 +38,7 @@ class OpNode final : public Node, private Saved {
   int input_count() const override { return static_cast<int>(next_edges().size()); }
   const Shape& input_shape(int i) const override { return target(i).sizes; }
   DType input_dtype(int i) const override { return target(i).dtype; }
+  Device input_device(int i) const override { return target(i).device; }
   Tensor load(int bit) const override;
   const void* attrs_blob() const override { return attrs_; }
   const SlotMeta& target(int i) const {

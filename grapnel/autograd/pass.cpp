@@ -9,37 +9,35 @@
 #include "grapnel/autograd/meta.h"
 #include "grapnel/autograd/pass_failure.h"
 #include "grapnel/autograd/visit.h"
-#include "grapnel/base/context.h"
+#include "grapnel/base/interrupt.h"
 #include "grapnel/base/log.h"
+#include "grapnel/base/place.h"
 #include "grapnel/base/short_name.h"
 #include "grapnel/base/source_site.h"
 #include "grapnel/functions/functions.h"
 #include "grapnel/ops/autocast.h"
 #include "grapnel/ops/compiled_args.h"
-#include "grapnel/ops/record.h"
+#include "grapnel/ops/on_failure.h"
 
 namespace grapnel {
 
 namespace {
-constinit thread_local Pass::ThreadState thread_state;
 std::atomic<uint64_t> pass_counter{0};
 }  // namespace
 
-Pass::ThreadState& Pass::this_thread() { return thread_state; }
-
 Pass::Pass(const BackwardRequest& request)
     : request_(request),
-      outer_(thread_state.pass),
+      outer_(this_context.pass),
       id_(++pass_counter),
       depth_(outer_ ? outer_->depth_ + 1 : 0),
-      strong_(thread_state.strong),
+      strong_(this_context.strong_backward),
       check_nan_(AnomalyMode::should_check_nan()) {}
 
 variable_list Pass::run() {
   struct Enter {
     Pass* const outer;
-    explicit Enter(Pass* p) : outer(std::exchange(thread_state.pass, p)) {}
-    ~Enter() { thread_state.pass = outer; }
+    explicit Enter(Pass* p) : outer(std::exchange(this_context.pass, p)) {}
+    ~Enter() { this_context.pass = outer; }
   } enter(this);
   AutoGradMode mode(request_.create_graph);
   const Autocast as_recorded(kFloat32);  // See Note [What autocast casts] in ops/autocast.h.
@@ -47,8 +45,9 @@ variable_list Pass::run() {
   // is.
   const base::HookCodeScope user;
   try {
-    engine::PassRunner* const runner = record::active() ? nullptr : thread_state.runner;
-    if (runner) runner->run([this] { walk_graph(); });
+    // Inside a recording a runner adds nothing but its options.
+    if (engine::PassRunner* const runner = this_context.pass_runner)
+      runner->run([this] { walk_graph(); });
     else walk_graph();
     for (size_t i = 0; i < callbacks_.size(); ++i) {
       const auto callback = std::move(callbacks_[i]);
@@ -67,13 +66,14 @@ variable_list Pass::run() {
 
 void Pass::walk_graph() {
   struct Walking {
-    Walking() { ++record::walks; }
-    ~Walking() { --record::walks; }
+    Walking() { ++this_context.walks; }
+    ~Walking() { --this_context.walks; }
   } walking;
+  // Asked once: a walk that is recorded calls hooks and nodes through what they declare, and frees
+  // what nodes hold only at its end.
   recording_ = record::active();
   seed();
-  while (pop_and_visit()) {
-  }
+  while (pop_and_visit()) base::between_pieces();
   // A recorded walk that fails has freed nothing; one that succeeds frees before the graph runs, so
   // that what only the graph needs is never stored.
   for (const NodePtr& node : consumed_) node->release_saved();
@@ -113,19 +113,19 @@ void Pass::visit_node(size_t index) {
   if (!wanted_.empty()) take_wanted(index, grads);
   if (!states_[index].execute) return;
   if (const HookTable* table = node.hooks(HookKind::node_pre))
-    visit::run_pre_hooks(node, *table, grads);
+    visit::run_pre_hooks(node, *table, grads, recording_);
 
   Grads outputs;
   if (node.is_accumulate()) {
-    static_cast<AccumulateGrad&>(node).accumulate(grads, is_callers_seed(grads[0]));
+    static_cast<AccumulateGrad&>(node).accumulate(grads, is_callers_seed(grads[0]), recording_);
   } else {
     outputs = run_formula(node, grads);
     visit::validate_outputs(node, outputs);
   }
   if (const HookTable* table = node.hooks(HookKind::node_post))
-    visit::run_post_hooks(node, *table, outputs, grads);
+    visit::run_post_hooks(node, *table, outputs, grads, recording_);
   if (!request_.keep_graph) {
-    if (record::active()) consumed_.emplace_back(&node);
+    if (recording_) consumed_.emplace_back(&node);
     else node.release_saved();
   }
   if (check_nan_) [[unlikely]]
@@ -164,7 +164,7 @@ Grads Pass::run_formula(Node& node, const Grads& grads) {
     record::before_user_code();
     const uint32_t writes = visit::writes_to(grads);
     Grads outputs;
-    if (!record::active()) {
+    if (!recording_) {
       outputs = node.apply(grads);
     } else {
       SwapSavedVariables saved;
@@ -218,7 +218,7 @@ void Pass::arrive(State& s, uint32_t slot, Tensor grad) {
 }
 
 const Grads* visit::grads_of_formula() {
-  return thread_state.pass ? thread_state.pass->in_formula : nullptr;
+  return this_context.pass ? this_context.pass->in_formula : nullptr;
 }
 
 void Pass::fail_written(const Node& node) const {
@@ -297,8 +297,7 @@ void Pass::roll_back() {
     auto& [tensor, grad, values] = before;
     // Values that were never computed belong to a recording that is given up, and the write they
     // were kept for with it.
-    const bool given_up = values.defined() && values.impl().storage->pending() && !record::active();
-    if (values.defined() && !given_up) grad.detach().copy_(values);
+    if (values.defined() && !record::is_lost(values)) grad.detach().copy_(values);
     if (!tensor->alive.load(std::memory_order_acquire)) continue;
     std::lock_guard guard(tensor->grad_mutex);
     std::swap(tensor->grad, grad);

@@ -12,6 +12,7 @@
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/hook_table.h"
 #include "grapnel/autograd/node_map.h"
+#include "grapnel/base/context.h"
 
 namespace grapnel {
 
@@ -20,14 +21,9 @@ class Pass {
   explicit Pass(const BackwardRequest& request);
   variable_list run();
 
-  /// What passes leave on their thread. A pass puts back `pass` and nothing else: scopes that begin
-  /// or end inside it have set the rest as it is to be.
-  struct ThreadState {
-    Pass* pass = nullptr;  ///< the innermost one
-    bool strong = false;   ///< whether passes started now restore grad() when they fail
-    engine::PassRunner* runner = nullptr;
-  };
-  static ThreadState& this_thread();
+  /// The innermost one of this thread, or null. A pass puts back this and nothing else of the
+  /// context: scopes that begin or end inside it have set the rest as it is to be.
+  static Pass* innermost() { return this_context.pass; }
 
   Node* current = nullptr;
   const Grads* in_formula = nullptr;  ///< what the formula of `current` is given, while it runs

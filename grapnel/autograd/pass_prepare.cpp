@@ -55,6 +55,8 @@ Tensor Pass::seed_for(const Tensor& root, const Tensor& given, size_t i) {
         given.shape(), ", expected ", root.shape(), ".");
   check(is_floating(given.dtype()), "backward: the gradient for tensor ", i, " has type ",
         given.dtype(), ", expected ", root.dtype(), ".");
+  check(given.device() == root.device(), "backward: the gradient for tensor ", i, " is on ",
+        given.device(), ", expected ", root.device(), ".\nMove it: gradient.to(tensor.device()).");
   callers_seeds_.push_back(given.impl_ptr());
   return given.dtype() == root.dtype() ? given : given.to(root.dtype());
 }

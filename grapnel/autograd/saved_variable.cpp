@@ -6,7 +6,7 @@
 #include "grapnel/autograd/meta.h"
 #include "grapnel/autograd/visit.h"
 #include "grapnel/base/context.h"
-#include "grapnel/base/per_thread.h"
+#include "grapnel/base/place.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel {
@@ -19,10 +19,7 @@ struct SavedVariable::Packed {
   uint32_t version = 0;
 };
 
-SavedHookStack& SavedHookStack::current() {
-  static constinit thread_local base::PerThread<SavedHookStack> stack;
-  return stack.get();
-}
+SavedHookStack& SavedHookStack::current() { return wanted_in_context<&Context::saved_hooks>(); }
 
 namespace {
 /// The tensor that a pack hook returned, as such or inside an std::any; null if it returned
@@ -71,8 +68,9 @@ void SavedVariable::keep(const Tensor& t) {
   version_ = t._version();
   // Plain numbers are nobody's to change.
   const bool number = t.impl().wrapped_number;
-  const auto& ambient = SavedHookStack::current().pairs;
-  if (!ambient.empty() && !number) return pack(t, ambient.back());
+  const SavedHookStack* const ambient = this_context.saved_hooks;
+  if (ambient && !ambient->pairs.empty() && !number) [[unlikely]]
+    return pack(t, ambient->pairs.back());
   if (!is_leaf_) data_ = number ? t : t.detach();
   state_ = State::plain;
 }

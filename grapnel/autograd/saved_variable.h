@@ -130,8 +130,7 @@ class DisableSavedTensorHooks {
 
 using autograd::SavedTensorHooks;
 
-/// The thread's ambient saved-tensor hooks; a pass carries those of its caller to whatever thread
-/// runs it.
+/// The thread's ambient saved-tensor hooks.
 struct SavedHookStack {
   std::vector<SavedTensorHookPair> pairs;
   bool disabled = false;

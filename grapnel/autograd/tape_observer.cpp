@@ -1,28 +1,22 @@
 #include "grapnel/autograd/tape_observer.h"
 
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/base/per_thread.h"
 
 namespace grapnel {
 
-/// The observers of a thread.
-struct TapeObserver::OwnList {
-  List observers;
-  ~OwnList() { current_ = nullptr; }
+struct TapeObservers {
+  std::vector<std::weak_ptr<TapeObserver>> all;
 };
 
 void TapeObserver::add(const std::shared_ptr<TapeObserver>& observer) {
-  static constinit thread_local base::PerThread<OwnList> own;
-  List& observers = own.get().observers;
-  observers.push_back(observer);
-  current_ = &observers;
+  wanted_in_context<&Context::observers>().all.push_back(observer);
 }
 
 template <class Tell>
 void TapeObserver::tell_all(Tell&& tell_one) {
   Pause pause;
   NoGradGuard no_grad;
-  List& all = *pause.observers_;
+  auto& all = pause.observers_->all;
   bool ended = false;
   for (size_t i = 0; i < all.size(); ++i) {
     if (const auto observer = all[i].lock()) tell_one(*observer);

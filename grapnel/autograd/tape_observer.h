@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "grapnel/autograd/node.h"
+#include "grapnel/base/context.h"
 
 namespace grapnel {
 
@@ -25,32 +26,27 @@ class TapeObserver {
   static void add(const std::shared_ptr<TapeObserver>& observer);
   /// One null check per recorded op is what observers cost when there are none.
   static void notify(Node& node, std::span<const Tensor> outputs) {
-    if (current_) [[unlikely]]
+    if (this_context.observers) [[unlikely]]
       tell(node, outputs);
   }
   /// The same price for every hook that returned something.
   static void notify_hook(const HookLabel& label, HookKind kind, const Node& node,
                           const Tensor& result) {
-    if (current_) [[unlikely]]
+    if (this_context.observers) [[unlikely]]
       tell_hook(label, kind, node, result);
   }
 
- private:
-  using List = std::vector<std::weak_ptr<TapeObserver>>;
-  struct OwnList;
-
- public:
   /// While it lives, nothing on this thread is observed.
   class Pause {
    public:
-    Pause() : observers_(std::exchange(current_, nullptr)) {}
-    ~Pause() { current_ = observers_; }
+    Pause() : observers_(std::exchange(this_context.observers, nullptr)) {}
+    ~Pause() { this_context.observers = observers_; }
     Pause(const Pause&) = delete;
     Pause& operator=(const Pause&) = delete;
 
    private:
     friend class TapeObserver;
-    List* observers_;
+    TapeObservers* observers_;
   };
 
  private:
@@ -59,8 +55,6 @@ class TapeObserver {
   static void tell(Node& node, std::span<const Tensor> outputs);
   static void tell_hook(const HookLabel& label, HookKind kind, const Node& node,
                         const Tensor& result);
-  /// Of this thread; null if there are none.
-  static inline constinit thread_local List* current_ = nullptr;
 };
 
 }  // namespace grapnel

@@ -3,6 +3,7 @@
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/meta.h"
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/base/log.h"
 #include "grapnel/functions/functions.h"
 #include "grapnel/ops/define.h"
@@ -17,9 +18,10 @@ bool Tensor::requires_grad() const { return tape::tracks(*this); }
 
 Tensor& Tensor::set_requires_grad(bool on) const {
   TensorImpl& t = impl();
-  check(!on || is_floating(t.dtype),
-        "requires_grad: only floating-point tensors can require gradients, this one is ", t.dtype,
-        ".");
+  check_as<TypeError>(
+      !on || is_floating(t.dtype),
+      "requires_grad: only floating-point tensors can require gradients, this one is ", t.dtype,
+      ".");
   if (!(is_leaf() || on == requires_grad())) [[unlikely]]
     fail("requires_grad: only leaves can be switched; this tensor is the result of ",
          grad_fn() ? grad_fn()->name() : "", ".\nUse detach() for a copy without history.");
@@ -159,18 +161,20 @@ Tensor& Tensor::detach_() const {
 namespace {
 /// While recording, remembers the data of `t` in case what is recorded does not happen.
 void journal_data(const Tensor& t) {
-  record::on_undo_of(t.detach(), [kept = IntrusivePtr<AutogradMeta>(&autograd_meta(t)),
-                                  impl = t.impl_ptr()](const Tensor& before) {
-    if (!before.defined() || !kept->alive.load(std::memory_order_acquire)) return;
-    const TensorImpl& old = before.impl();
-    impl->storage = old.storage;
-    impl->dtype = old.dtype;
-    impl->sizes = old.sizes;
-    impl->strides = old.strides;
-    impl->offset = old.offset;
-    impl->numel = old.numel;
-    const std::lock_guard guard(kept->lock);
-    kept->accumulator = nullptr;
+  record::on_undo_of(t.detach(), [&] {
+    return [kept = IntrusivePtr<AutogradMeta>(&autograd_meta(t)),
+            impl = t.impl_ptr()](const Tensor& before) {
+      if (!before.defined() || !kept->alive.load(std::memory_order_acquire)) return;
+      const TensorImpl& old = before.impl();
+      impl->storage = old.storage;
+      impl->dtype = old.dtype;
+      impl->sizes = old.sizes;
+      impl->strides = old.strides;
+      impl->offset = old.offset;
+      impl->numel = old.numel;
+      const std::lock_guard guard(kept->lock);
+      kept->accumulator = nullptr;
+    };
   });
 }
 }  // namespace
@@ -182,6 +186,7 @@ void Tensor::set_data(const Tensor& other) const {
         "set_data: only leaves can change their data; this tensor is the result of a recorded op.");
   check(!t.requires_grad || is_floating(o.dtype),
         "set_data: a tensor that requires grad needs floating-point data, got ", o.dtype, ".");
+  // The undo needs a header of what was there, which eager mode does not pay for.
   if (record::active()) journal_data(*this);
   const bool same_place = t.storage == o.storage && t.offset == o.offset && t.strides == o.strides;
   const bool fits = t.sizes == o.sizes && t.dtype == o.dtype;

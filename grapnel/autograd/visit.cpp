@@ -20,7 +20,7 @@ std::string record::who_looks_at(const Tensor& t) { return visit::RunningHook::w
 namespace visit {
 
 std::string RunningHook::describe() {
-  for (const Context* c = innermost(); c; c = c->outer())
+  for (const Place* c = innermost(); c; c = c->outer())
     if (c->kind() == Kind::hook) {
       const auto& hook = static_cast<const RunningHook&>(*c);
       return str(grapnel::describe(hook.label_, hook.hook_));
@@ -86,7 +86,7 @@ void note_hook(const HookLabel& label, HookKind kind, const Node& node) noexcept
 }
 std::string RunningHook::who_looks_at(const Tensor& t) {
   if (!t.defined()) return {};
-  for (const Context* c = innermost(); c; c = c->outer()) {
+  for (const Place* c = innermost(); c; c = c->outer()) {
     if (c->kind() != Kind::hook) continue;
     const auto& hook = static_cast<const RunningHook&>(*c);
     for (const TensorImpl* shown : hook.shown_)
@@ -143,8 +143,8 @@ variable_list to_list(const Grads& grads) { return variable_list(grads.begin(), 
 /// A list hook's result: an empty list stands for "unchanged".
 template <class Call>
 ListHookResult call_list_hook(const HookEntry& entry, HookKind kind, const variable_list& arguments,
-                              Call&& call) {
-  if (!record::active()) return call();
+                              bool recording, Call&& call) {
+  if (!recording) return call();
   bool returned = false;
   variable_list result = call_hook(entry, kind, arguments, [&] {
     ListHookResult list = call();
@@ -184,7 +184,8 @@ variable_list call_hook(const HookEntry& entry, HookKind kind, const variable_li
   return record::call_declared(hook, arguments, body);
 }
 
-void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, HookContext& told) {
+void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, HookContext& told,
+                           bool recording) {
   const HookTable::Reader reader(table.lists());
   // Each slot's list is taken as it is when that list starts.
   for (size_t i = first; i < reader.value().tensor.size(); ++i) {
@@ -197,9 +198,9 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
       try {
         const RunningHook running(entry.label, HookKind::tensor, told.node, grad);
         auto call = [&] { return static_cast<TensorHook*>(entry.hook.get())->call(grad, told); };
-        result = record::active() ? std::move(call_hook(entry, HookKind::tensor, {grad},
-                                                        [&] { return variable_list{call()}; })[0])
-                                  : call();
+        result = recording ? std::move(call_hook(entry, HookKind::tensor, {grad},
+                                                 [&] { return variable_list{call()}; })[0])
+                           : call();
         running.check_unchanged();
       } catch (...) {
         note_hook(entry.label, HookKind::tensor, *told.node);
@@ -226,14 +227,14 @@ void write_retained(AutogradMeta& tensor, const Tensor& grad) {
   tensor.grad = tensor.grad.defined() ? tensor.grad + grad : grad.clone();
 }
 
-void run_pre_hooks(Node& node, const HookTable& table, Grads& grads) {
+void run_pre_hooks(Node& node, const HookTable& table, Grads& grads, bool recording) {
   const HookTable::Reader reader(table.lists());
   for (const HookEntry& entry : reader.value().pre) {
     const variable_list argument = to_list(grads);
     ListHookResult result;
     try {
       const RunningHook running(entry.label, HookKind::node_pre, &node, argument);
-      result = call_list_hook(entry, HookKind::node_pre, argument, [&] {
+      result = call_list_hook(entry, HookKind::node_pre, argument, recording, [&] {
         return static_cast<NodePreHook*>(entry.hook.get())->call(argument);
       });
       running.check_unchanged();
@@ -246,7 +247,7 @@ void run_pre_hooks(Node& node, const HookTable& table, Grads& grads) {
 }
 
 void run_post_hooks(Node& node, const HookTable& table, Grads& grad_inputs,
-                    const Grads& grad_outputs) {
+                    const Grads& grad_outputs, bool recording) {
   const HookTable::Reader reader(table.lists());
   const variable_list consumed = to_list(grad_outputs);
   // What an accumulate node shows is grad() itself, which is the leaf's and may be changed.
@@ -260,7 +261,7 @@ void run_post_hooks(Node& node, const HookTable& table, Grads& grad_inputs,
                                 is_grad ? std::span<const Tensor>() : std::span(consumed));
       variable_list both = produced;
       both.insert(both.end(), consumed.begin(), consumed.end());
-      result = call_list_hook(entry, HookKind::node_post, both, [&] {
+      result = call_list_hook(entry, HookKind::node_post, both, recording, [&] {
         return static_cast<NodePostHook*>(entry.hook.get())->call(produced, consumed);
       });
       running.check_unchanged();

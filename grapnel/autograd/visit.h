@@ -18,7 +18,7 @@
 
 #include "grapnel/autograd/hook_table.h"
 #include "grapnel/autograd/node.h"
-#include "grapnel/base/context.h"
+#include "grapnel/base/place.h"
 
 namespace grapnel {
 
@@ -44,13 +44,13 @@ uint32_t writes_to(const List& grads) {
 
 /// Stands around every call of a hook: says which one runs, for messages about what it does, and
 /// sees to it that the gradients it is shown stay as they are.
-class RunningHook final : public base::Context {
+class RunningHook final : public base::Place {
  public:
   /// At `node`; null for a hook on several tensors, which runs inside one of its parts. `shown` are
   /// tensors and lists of them, which outlive this.
   template <class... Shown>
   RunningHook(const HookLabel& label, HookKind kind, const Node* node, const Shown&... shown)
-      : Context(Kind::hook), label_(label), hook_(kind), node_(node) {
+      : Place(Kind::hook), label_(label), hook_(kind), node_(node) {
     (show(shown), ...);
     writes_ = writes();
   }
@@ -104,7 +104,8 @@ variable_list call_hook(const HookEntry& entry, HookKind kind, const variable_li
 /// Takes over what the tensor hook of `told` returned, after checking it.
 void take(Tensor& grad, Tensor& result, const HookContext& told);
 /// All lists from number `first` on, then retain-grad.
-void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, HookContext& told);
+void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, HookContext& told,
+                           bool recording);
 
 /// Tensor hooks of all slots, each list in order; then retain-grad. `told` comes with node and pass
 /// filled in. A table's only hook is called here, for little more than the price of the call; not
@@ -114,7 +115,7 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
   HookTable::Reader reader(table.lists());
   const HookLists::Slot* sole = reader.value_or_empty().sole_tensor_hook;
   if (recording || !sole || !grads[sole->slot].defined())
-    return run_tensor_hooks_from(0, table, grads, told);
+    return run_tensor_hooks_from(0, table, grads, told, recording);
   Tensor& grad = grads[sole->slot];
   told.slot = static_cast<int>(sole->slot);
   const HookEntry& entry = *sole->hooks.sole();
@@ -132,11 +133,11 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
     fail_written(*told.label, HookKind::tensor);
   if (result.defined() && !result.is_same(grad)) take(grad, result, told);
   if (reader.changed()) [[unlikely]]
-    run_tensor_hooks_from(1, table, grads, told);
+    run_tensor_hooks_from(1, table, grads, told, recording);
 }
-void run_pre_hooks(Node& node, const HookTable& table, Grads& grads);
+void run_pre_hooks(Node& node, const HookTable& table, Grads& grads, bool recording);
 void run_post_hooks(Node& node, const HookTable& table, Grads& grad_inputs,
-                    const Grads& grad_outputs);
+                    const Grads& grad_outputs, bool recording);
 /// Checks count, type and shape of what a node produced, and reduces broadcast gradients to the
 /// shape of their input.
 void validate_outputs(const Node& node, Grads& outputs);

@@ -28,7 +28,7 @@ enum class ForkOrder : uint8_t {
   /// autograd/anomaly.cpp, autograd/pass_failure.cpp, codegen/disk_cache.cpp,
   /// compile/dump.cpp, nn/call.cpp
   settings,
-  failures,      ///< base/context.cpp
+  failures,      ///< base/place.cpp
   places,        ///< base/symbolizer.cpp
   warnings,      ///< base/log.cpp
   small_blocks,  ///< base/pool.cpp

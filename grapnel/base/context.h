@@ -1,136 +1,131 @@
-/// What the library is doing on a thread, for messages: the op that was called, the module that is
-/// being called, the hook that runs.
+/// Context: everything that changes what code means on a thread, in one place.
 ///
-/// Note [Places in messages]
-/// `fail` ends its message with lines that say where it happened:
+/// Note [One context]
+/// Grad mode, an open recorder, the hook that runs, the line that called: each is set by a scope that
+/// its own folder defines, and all of them stand here. A thread has one Context, `this_context`; asking
+/// it is one load. The folders above are named by pointers only, so this header knows none of them.
 ///
-///   linear: the last dimension of x must be 9 (weight is [4, 9]), x is [2, 8].
-///     at train.cpp:42 (train_step()), in blocks.3.fc of Net
-///     in the tensor hook 'clip' registered at train.cpp:12, at mul, called at net.cpp:7 (f())
+/// What one thread does for another has the meaning that it has there: pieces of parallel work,
+/// callbacks of futures and work of data loaders begin with `modes` of the thread that asked
+/// (ModesScope). The rest belongs to calls that are under way on one stack; another thread, which may
+/// outlive them, must not see it. Deeply nested passes go on with a fresh stack on the same thread
+/// (base/fresh_stack.h), so they have all of it.
 ///
-/// They are put together when something fails, from the stack and from what stands here; a call
-/// that succeeds pays for a few stores. A hook, or a node's backward, adds its line while the
-/// exception passes: an Error in place, so that its type stays; see `explain` for other exceptions.
-/// Work that is recorded and done later remembers its places: see capture::Trace.
+/// Thread-local state that is no part of this keeps memory ready, counts, or belongs to a thread and
+/// not to its code. tests/layers/check_context.py lists it, each with its reason.
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <memory>
-#include <string>
-#include <string_view>
-#include <utility>
 
-#include "grapnel/base/source_site.h"
+#include "grapnel/base/per_thread.h"
+#include "grapnel/base/rank.h"
 
 namespace grapnel {
-class Error;
+
+enum class DType : uint8_t;
+class CompiledNodeArgs;
+class Evaluator;
+class Generator;
+class Pass;
+class RunObserver;
+struct EdgeOverrides;
+struct SavedHookStack;
+struct TapeObservers;
+struct WaitingCalls;
+namespace autograd {
+class CheckpointRun;
+}
+namespace base {
+class Place;
+}
+namespace capture {
+class RunLog;
+}
+namespace dist {
+class Executor;
+class ProcessGroup;
+}  // namespace dist
+namespace engine {
+class PassRunner;
 }
 
-namespace grapnel::base {
-
-/// A context as it was, for what happens later.
-class Remembered {
- public:
-  virtual ~Remembered() = default;
-  /// "in blocks.3.fc of Net"
-  virtual std::string text() const = 0;
-  /// A module stands behind the line of the user's, a hook on a line of its own.
-  virtual bool is_module() const { return false; }
+/// How ops are meant. Plain values, so that work for this thread may take them anywhere.
+struct Modes {
+  bool grad = true;  ///< ops on tensors that require grad are recorded for backward
+  bool inference = false;
+  DType autocast = DType{6};  ///< what products compute in; Float32: no autocast
+  base::Rank rank = {};
+  friend bool operator==(const Modes&, const Modes&) = default;
 };
 
-/// Something that is under way on this thread; they nest.
-class Context {
- public:
-  enum class Kind : uint8_t { module, hook };
-  Context(const Context&) = delete;
-  Context& operator=(const Context&) = delete;
+/// See Note [One context].
+struct Context {
+  Modes modes = {};
 
-  static Context* innermost() noexcept { return innermost_; }
-  Context* outer() const { return outer_; }
-  Kind kind() const { return kind_; }
-  virtual std::shared_ptr<const Remembered> remember() const = 0;
+  // Where things happen, for messages and traces: base/source_site.h, base/place.h.
+  const void* call_site = nullptr;    ///< return address of the outermost public call
+  const void* module_site = nullptr;  ///< of the outermost call of a module of the library's
+  const char* called_op = nullptr;    ///< __PRETTY_FUNCTION__ of the outermost op function
+  base::Place* place = nullptr;       ///< the innermost module or hook
 
-  /// For the recorder: the number of this context in the trace of that number.
-  uint64_t trace = 0;
-  uint32_t number = 0;
+  // Recordings.
+  Evaluator* recorder = nullptr;               ///< the one that is open
+  const char* reader = nullptr;                ///< who reads values just now
+  const CompiledNodeArgs* declared = nullptr;  ///< arguments of the declared hook that runs
+  WaitingCalls* waiting = nullptr;             ///< opaque calls that were recorded and have not run
+  capture::RunLog* run = nullptr;              ///< the graph that runs
+  RunObserver* run_observer = nullptr;
+  int nested_fullgraph = 0;  ///< `fullgraph` of compiled functions inside an open recording
 
- protected:
-  explicit Context(Kind kind) noexcept : outer_(innermost_), kind_(kind) { innermost_ = this; }
-  ~Context() { innermost_ = outer_; }
+  // The tape and backward passes.
+  int walks = 0;         ///< backward passes that are being walked
+  Pass* pass = nullptr;  ///< the innermost one
+  engine::PassRunner* pass_runner = nullptr;
+  bool strong_backward = false;  ///< whether passes started now restore grad() when they fail
+  EdgeOverrides* overrides = nullptr;
+  SavedHookStack* saved_hooks = nullptr;
+  TapeObservers* observers = nullptr;
+  autograd::CheckpointRun* checkpoint = nullptr;
 
- private:
-  static constinit thread_local Context* innermost_ [[gnu::tls_model("initial-exec")]];
-  Context* const outer_;
-  const Kind kind_;
+  // Whose the thread is.
+  Generator* generator = nullptr;  ///< the default one, if not that of the process
+  const dist::ProcessGroup* group = nullptr;
+  const std::shared_ptr<dist::Executor>* executor = nullptr;  ///< runs callbacks of new futures
 };
+extern constinit thread_local Context this_context [[gnu::tls_model("initial-exec")]];
 
-/// __PRETTY_FUNCTION__ of the outermost op function that runs, or null.
-extern constinit thread_local const char* called_op [[gnu::tls_model("initial-exec")]];
-/// Where the user called the outermost module of the library's that runs, or null.
-extern constinit thread_local const void* module_site [[gnu::tls_model("initial-exec")]];
-
-/// The address that the user's call returns to: of the module that makes the op's, or of the op.
-inline const void* users_call_site() noexcept { return module_site ? module_site : call_site; }
-
-/// A call of a module: what the library does inside has the place of the call, and what the user's
-/// own forward does has places of its own.
-class ModuleCallSite {
+/// While it lives, ops on this thread are meant as `modes` says: those of another thread, or of
+/// another time.
+class ModesScope {
  public:
-  ModuleCallSite(const void* return_address, bool users) noexcept : outer_(module_site) {
-    if (users) module_site = nullptr;
-    else if (outer_ == nullptr) module_site = return_address;
+  explicit ModesScope(const Modes& modes) noexcept : before_(this_context.modes) {
+    this_context.modes = modes;
   }
-  ~ModuleCallSite() { module_site = outer_; }
-  ModuleCallSite(const ModuleCallSite&) = delete;
-  ModuleCallSite& operator=(const ModuleCallSite&) = delete;
+  ~ModesScope() { this_context.modes = before_; }
+  ModesScope(const ModesScope&) = delete;
+  ModesScope& operator=(const ModesScope&) = delete;
 
  private:
-  const void* const outer_;
+  const Modes before_;
 };
 
-/// Put it around code of the user that the library calls in the middle of its own: a hook.
-class HookCodeScope {
- public:
-  HookCodeScope() noexcept = default;
-  ~HookCodeScope() { called_op = op_; }
-  HookCodeScope(const HookCodeScope&) = delete;
-  HookCodeScope& operator=(const HookCodeScope&) = delete;
-
- private:
-  const char* const op_ = std::exchange(called_op, nullptr);
-  const UserCodeScope site_{};
-  const ModuleCallSite module_{nullptr, /*users=*/true};
-};
-
-// --- what a message ends with ---
-
-/// `message` without the lines that say where it happened.
-std::string_view without_places(std::string_view message);
-/// With them behind semicolons, for a message inside another one.
-std::string with_places_inside(std::string_view message);
-/// The message of an Error, without them.
-std::string_view message_of(const Error& error);
-/// `message` with them.
-std::string with_place(const std::string& message);
-/// Replaces the lines that say where it happened: it was recorded there, by that op, and done later.
-void set_place(Error& error, const void* site, const char* op, const Remembered* context);
-/// For catch blocks. Adds a line to the exception that is being handled: to an Error in its text,
-/// to any other beside it, for `explain`.
-void note(const std::string& line) noexcept;
-/// Throws on what another thread threw on behalf of this one, which knows where the user is.
-[[noreturn]] void rethrow_here(const std::exception_ptr& error);
-
-}  // namespace grapnel::base
-
-namespace grapnel {
-
-/// What is known of an exception: its text, and through which hooks and nodes it came. Exceptions of
-/// any type pass through the library as they are; this is how to ask about the one that was caught:
-///
-///   catch (const std::exception&) { std::cerr << grapnel::explain() << '\n'; }
-///
-/// The last few that came through hooks are kept for that until others take their places.
-std::string explain(const std::exception_ptr& error = std::current_exception());
+/// What `this_context.*member` points to; this thread's own is made if there is none. It lives until
+/// the thread ends: see Note [What a thread owns].
+template <auto member>
+auto& wanted_in_context() {
+  using T = std::remove_pointer_t<std::remove_reference_t<decltype(this_context.*member)>>;
+  struct Own {
+    T value;
+    ~Own() {
+      if (this_context.*member == &value) this_context.*member = nullptr;
+    }
+  };
+  if (this_context.*member == nullptr) [[unlikely]] {
+    static constinit thread_local base::PerThread<Own> own;
+    this_context.*member = &own.get().value;
+  }
+  return *(this_context.*member);
+}
 
 }  // namespace grapnel

@@ -1,17 +1,20 @@
 #include "grapnel/base/error.h"
 
-#include "grapnel/base/context.h"
+#include "grapnel/base/error_kinds.h"
+#include "grapnel/base/place.h"
 
 namespace grapnel::base {
 
-void throw_error(std::string message) {
+std::string placed(std::string message) {
   try {
     message = with_place(message);
   } catch (...) {
     // Without memory there is no place.
   }
-  throw Error(message);
+  return message;
 }
+
+void throw_error(std::string message) { throw Error(placed(std::move(message))); }
 
 void throw_internal(const char* condition, const char* file, int line, std::string message) {
   throw InternalError(

@@ -8,7 +8,7 @@
 #include <exception>
 #include <new>
 
-#include "grapnel/base/context.h"
+#include "grapnel/base/place.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define GRAPNEL_ADDRESS_SANITIZER 1

@@ -4,7 +4,6 @@
 #include <mutex>
 #include <set>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 #include "grapnel/base/at_fork.h"
@@ -46,11 +45,12 @@ bool base::first_at(const void* call_site, const char* what) {
   return seen->emplace(call_site, what).second;
 }
 
-bool base::first_at(const std::source_location& site, const char* what) {
+bool base::first_at(const SourceLine& site, const char* what) {
+  const std::string place = site.str();  // outside the lock: a front end may be asked
   static constinit base::ProcessMutex mutex{base::ForkOrder::warnings};
-  static auto* seen = new std::set<std::tuple<std::string, uint32_t, std::string_view>>;
+  static auto* seen = new std::set<std::pair<std::string, std::string_view>>;
   std::lock_guard lock(mutex);
-  return seen->emplace(site.file_name(), site.line(), what).second;
+  return seen->emplace(place, what).second;
 }
 
 }  // namespace grapnel

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <functional>
-#include <source_location>
 #include <string>
+
+#include "grapnel/base/source_site.h"
 
 namespace grapnel {
 
@@ -18,7 +19,7 @@ void warn(const std::string& message);
 /// said once.
 bool first_at(const void* call_site, const char* what);
 /// The same for a line of the source.
-bool first_at(const std::source_location& site, const char* what);
+bool first_at(const SourceLine& site, const char* what);
 }  // namespace base
 
 }  // namespace grapnel

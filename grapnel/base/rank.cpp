@@ -2,13 +2,13 @@
 
 #include <atomic>
 
+#include "grapnel/base/context.h"
 #include "grapnel/base/error.h"
 
 namespace grapnel::base {
 
 namespace {
 constinit std::atomic<Rank> of_process{Rank{}};
-constinit thread_local Rank of_thread{};
 }  // namespace
 
 std::string Rank::str() const {
@@ -16,9 +16,10 @@ std::string Rank::str() const {
 }
 
 Rank this_rank() {
-  return of_thread.count > 1 ? of_thread : of_process.load(std::memory_order_relaxed);
+  return this_context.modes.rank.count > 1 ? this_context.modes.rank
+                                           : of_process.load(std::memory_order_relaxed);
 }
 void set_process_rank(Rank rank) { of_process.store(rank, std::memory_order_relaxed); }
-void set_thread_rank(Rank rank) { of_thread = rank; }
+void set_thread_rank(Rank rank) { this_context.modes.rank = rank; }
 
 }  // namespace grapnel::base

@@ -8,6 +8,7 @@ namespace grapnel::base {
 
 struct Rank {
   int number = 0, count = 1;
+  friend bool operator==(const Rank&, const Rank&) = default;
   /// "rank 3 of 8", or "" where there is only one.
   std::string str() const;
 };

@@ -64,9 +64,7 @@ bool is_users_symbol(std::string_view symbol) {
     if (symbol.starts_with(prefix)) return false;
   return symbol != "_start";
 }
-std::string_view file_name(std::string_view path) {
-  return path.substr(path.rfind('/') + 1);
-}
+std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 /// Below the library and its user.
 bool is_systems_module(std::string_view path) {
   for (const std::string_view prefix :
@@ -98,16 +96,16 @@ std::string describe_by_loader(uintptr_t return_address) {
 
 /// What only carries a failure out: it is its caller who fails.
 bool is_messenger(std::string_view file) {
-  for (const std::string_view name : {"base/error.h", "base/error.cpp", "base/context.cpp",
-                                      "base/symbolizer.cpp", "compat/c10.h"})
+  for (const std::string_view name : {"base/error.h", "base/error_kinds.h", "base/error.cpp",
+                                      "base/place.cpp", "base/symbolizer.cpp", "compat/c10.h"})
     if (file.ends_with(name)) return is_librarys(file) || looks_librarys(file);
   return false;
 }
 bool is_messengers_symbol(std::string_view symbol) {
   for (const std::string_view prefix :
        {"_ZN7grapnel4fail", "_ZN7grapnel6compat12check_failed", "_ZN7grapnel4base11throw_error",
-        "_ZN7grapnel4base10with_place", "_ZN7grapnel4base12_GLOBAL__N_114describe_stack",
-        "_ZN7grapnel4base16describe_failure"})
+        "_ZN7grapnel7fail_as", "_ZN7grapnel4base6placed", "_ZN7grapnel4base10with_place",
+        "_ZN7grapnel4base12_GLOBAL__N_114describe_stack", "_ZN7grapnel4base16describe_failure"})
     if (symbol.starts_with(prefix)) return true;
   return false;
 }

@@ -19,6 +19,7 @@
 #include "grapnel/base/context.h"
 #include "grapnel/base/error.h"
 #include "grapnel/base/on_this_thread.h"
+#include "grapnel/base/place.h"
 #include "grapnel/base/threads.h"
 
 namespace grapnel {
@@ -58,6 +59,7 @@ struct Job {
   int64_t grain;
   int64_t pieces;
   uint32_t mode = float_mode();
+  Modes modes = this_context.modes;  ///< what pieces do is meant as on the caller's thread
   std::atomic<int64_t> next{0};
   std::atomic<bool> failed{false};
   std::exception_ptr error = nullptr;  // written by the one thread that set `failed`
@@ -172,6 +174,7 @@ class Pool {
       active_.fetch_add(1);  // see Note [Leaving a job]
       if (Job* job = open_.load()) {
         set_float_mode(job->mode);
+        const ModesScope as_caller(job->modes);
         job->run();
       }
       if (active_.fetch_sub(1) == 1) active_.notify_one();

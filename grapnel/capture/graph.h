@@ -6,7 +6,8 @@
 ///       return d
 ///     }
 ///
-/// Every name is assigned once and stands for a tensor. What may be done to a graph: instructions
+/// Every name is assigned once and stands for a tensor; names follow the order of the text, in which
+/// constants and memory to be filled stand before all instructions. What may be done to a graph: instructions
 /// whose results nobody uses may be dropped, equal ones merged and independent ones reordered. What
 /// may not: an instruction that writes one of its operands (its name ends in an underscore), draws
 /// random numbers or invokes a function stays, and keeps its order with everything that touches the
@@ -18,32 +19,40 @@
 #include <string_view>
 #include <vector>
 
-#include "grapnel/capture/trace.h"
+#include "grapnel/capture/calls.h"
 
 namespace grapnel {
 
-/// A recorded computation: it can be printed, read back and run.
+namespace capture {
+struct Trace;
+}
+
+/// In what two computations differ: nothing if the text is empty.
+struct Difference {
+  std::string what;            ///< "call 3, mul: operand 1 is 3.0, was 2.0"
+  const void* site = nullptr;  ///< where that call was recorded
+  explicit operator bool() const { return !what.empty(); }
+  /// The text with the place.
+  std::string str() const;
+};
+
+/// A recorded computation: it can be printed, read back, compared and run.
 class Graph {
  public:
-  using Id = uint32_t;
+  using Id = capture::ValueId;
+  using Instruction = capture::Instruction;
   /// One result: its type, and its size where that is known.
   struct Value {
     DType dtype = DType::Float32;
-    Shape sizes;
-    std::optional<Scalar> number;  ///< a plain number, written where it is used
-    Tensor constant;               ///< a tensor from outside that the graph refers to
-    bool missing = false;          ///< a constant whose values are not known: texts hold none
-    bool fresh = false;            ///< memory that an instruction fills by writing to it
-  };
-  /// One call of an op.
-  struct Instruction {
-    const Op* op = nullptr;
-    std::vector<std::max_align_t> attrs;
-    std::vector<Id> inputs, outputs;  ///< kNone: absent
-    bool inplace = false;
-    const void* site = nullptr;
-    /// "tensor hook 'clip' registered at train.cpp:12" if it was recorded inside one.
-    std::string hook;
+    Device device = {};
+    Shape sizes = {};
+    std::optional<Scalar> number = {};  ///< a plain number, written where it is used
+    Tensor constant = {};               ///< a tensor from outside that the graph refers to
+    bool missing = false;               ///< a constant whose values are not known: texts hold none
+    bool fresh = false;                 ///< memory that an instruction fills by writing to it
+    bool lifted = false;                ///< an input that is a plain number
+    TensorOptions options() const { return TensorOptions(dtype).device(device); }
+    bool is_constant() const { return constant.defined() || missing; }
   };
 
   /// The text above. Lines recorded inside a hook end in its name; with `sources`, every line ends
@@ -65,26 +74,32 @@ class Graph {
   /// that were traced where every op allows it: one that was recorded with a size or a position (a view,
   /// a slice) keeps it, and says so if it does not fit. Results of another type or rank than the
   /// graph names are an Error. Ops run one by one and are differentiable like any others.
+  /// In a recording they are recorded, at the places where they were recorded before.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs) const;
+  /// What this graph does otherwise than `before`, whatever its values are called.
+  Difference difference(const Graph& before) const;
 
   const std::vector<Value>& values() const { return values_; }
-  const std::vector<Instruction>& instructions() const { return instructions_; }
+  const capture::Calls& calls() const { return calls_; }
+  std::span<const Instruction> instructions() const {
+    return {calls_.calls.data(), calls_.calls.size()};
+  }
+  /// kNone: an undefined tensor.
   const std::vector<Id>& inputs() const { return inputs_; }
   const std::vector<Id>& outputs() const { return outputs_; }
   /// How often an op occurs.
   int64_t count(std::string_view op) const;
   std::string name_of(Id id) const;
 
-  /// The graph of a closed trace whose arguments and results are the given values.
-  static Graph from_trace(const capture::Trace& trace, const std::vector<capture::ValueId>& inputs,
-                          const std::vector<capture::ValueId>& outputs);
-
  private:
   friend class GraphParser;
+  friend class GraphReader;
+  /// Numbers the values in the order in which `str` assigns them.
+  void order_values();
+
   std::vector<Value> values_;
-  std::vector<Instruction> instructions_;
-  std::vector<Id> inputs_, outputs_;
-  std::vector<std::shared_ptr<const void>> kept_;
+  capture::Calls calls_;
+  std::vector<Id> inputs_, outputs_;  ///< kNone: undefined
 };
 std::ostream& operator<<(std::ostream& out, const Graph& graph);
 

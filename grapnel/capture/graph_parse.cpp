@@ -25,11 +25,17 @@ class GraphParser {
     while (!accept(")")) {
       if (!g_.inputs_.empty()) expect(",");
       const std::string name = word();
+      if (name == "none") {
+        g_.inputs_.push_back(kNone);
+        continue;
+      }
       expect(":");
-      g_.inputs_.push_back(define(name, type()));
+      if (accept("number")) g_.inputs_.push_back(define(name, {.dtype = kFloat64, .lifted = true}));
+      else g_.inputs_.push_back(define(name, type()));
     }
     expect("{");
     while (!accept("}")) statement();
+    g_.order_values();
     try {
       g_.verify();
     } catch (const InternalError& e) {
@@ -226,34 +232,38 @@ class GraphParser {
     if (i.op && i.inplace && !(works_in_place(*i.op) && results.empty()))
       wrong(str("\"", name, "\" does not work in place"));
     if (!i.op) wrong(str("there is no op \"", name, "\" that can be read back"));
-    arguments(i);
+    const std::vector<Graph::Id> inputs = arguments(i);
+    std::vector<Graph::Id> outputs;
+    if (i.inplace && !inputs.empty()) outputs.push_back(inputs[0]);
     if (!results.empty()) expect(":");
     for (size_t k = 0; k < results.size(); ++k) {
       if (k > 0) expect(",");
       if (results[k] == "none") {
         if (!i.op->effect) wrong(str("\"", name, "\" always has a result"));
         expect("none");
-        i.outputs.push_back(kNone);
+        outputs.push_back(kNone);
       } else {
-        i.outputs.push_back(define(results[k], type()));
+        outputs.push_back(define(results[k], type()));
       }
     }
-    g_.instructions_.push_back(std::move(i));
+    g_.calls_.append(i, inputs, outputs);
   }
   bool at_end() {
     skip();
     return rest_.empty() || rest_[0] == '}';
   }
 
-  void arguments(Graph::Instruction& i) {
+  /// The operands; the attributes are kept.
+  std::vector<Graph::Id> arguments(Graph::Instruction& i) {
     expect("(");
+    std::vector<Graph::Id> inputs;
     std::map<std::string, std::string_view> attrs;
     bool first = true;
     while (!accept(")")) {
       if (!first) expect(",");
       first = false;
       if (at_number()) {
-        i.inputs.push_back(number(plain_number()));
+        inputs.push_back(number(plain_number()));
         continue;
       }
       const std::string name = word();
@@ -264,15 +274,17 @@ class GraphParser {
         else if (at_number()) plain_number();
         else word();
       } else if (name == "true" || name == "false") {
-        i.inputs.push_back(number(name == "true"));
+        inputs.push_back(number(name == "true"));
       } else {
-        i.inputs.push_back(name == "none" ? kNone : known(name));
+        inputs.push_back(name == "none" ? kNone : known(name));
       }
     }
-    if (i.op->attrs_size == 0) return;
-    i.attrs.resize((i.op->attrs_size + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
+    if (i.op->attrs_size == 0) return inputs;
+    std::vector<std::max_align_t> read(capture::Calls::attr_blocks(*i.op));
     Attrs reader(*this, std::move(attrs));
-    i.op->read_attrs(i.attrs.data(), reader);
+    i.op->read_attrs(read.data(), reader);
+    i.attrs = g_.calls_.add_attrs(*i.op, read.data());
+    return inputs;
   }
 
   std::string_view rest_;

@@ -1,62 +1,55 @@
 #include "grapnel/capture/key.h"
 
+#include <algorithm>
+
 namespace grapnel::capture::key {
 
 namespace {
 
 class AttrWords final : public AttrVisitor {
  public:
-  explicit AttrWords(Words& words) : words_(words) {}
+  AttrWords(Words& words, Which which) : words_(words), all_(which == Which::all) {}
   void on(std::string_view, bool value) override { words_.push_back(value); }
   void on(std::string_view, int64_t value) override {
-    if (!is_argument) wide(static_cast<uint64_t>(value));
+    if (all_ || !is_argument) wide(words_, static_cast<uint64_t>(value));
   }
-  void on(std::string_view, double) override {}
+  void on(std::string_view, double value) override {
+    if (all_) wide(words_, std::bit_cast<uint64_t>(value));
+  }
   void on(std::string_view, DType value) override {
     words_.push_back(static_cast<uint32_t>(value));
   }
   void on(std::string_view, const Shape& value) override {
     words_.push_back(static_cast<uint32_t>(value.size()));
-    if (is_argument) return;
-    for (int64_t x : value) wide(static_cast<uint64_t>(x));
+    if (all_ || !is_argument) wide(words_, value);
   }
 
  private:
-  void wide(uint64_t value) {
-    words_.push_back(static_cast<uint32_t>(value));
-    words_.push_back(static_cast<uint32_t>(value >> 32));
-  }
   Words& words_;
-};
-
-class AllAttrs final : public AttrVisitor {
- public:
-  std::vector<uint64_t> words;
-  void on(std::string_view, bool value) override { words.push_back(value); }
-  void on(std::string_view, int64_t value) override {
-    words.push_back(static_cast<uint64_t>(value));
-  }
-  void on(std::string_view, double value) override {
-    words.push_back(std::bit_cast<uint64_t>(value));
-  }
-  void on(std::string_view, DType value) override { words.push_back(static_cast<uint64_t>(value)); }
-  void on(std::string_view, const Shape& value) override {
-    words.push_back(static_cast<uint64_t>(value.size()));
-    for (const int64_t x : value) words.push_back(static_cast<uint64_t>(x));
-  }
+  const bool all_;
 };
 
 }  // namespace
 
-std::vector<uint64_t> all_attrs(const Op& op, const void* attrs) {
-  AllAttrs visitor;
-  if (op.attrs_size > 0) op.visit_attrs(attrs, visitor);
-  return std::move(visitor.words);
+void attrs(Words& words, const Op& op, const void* attrs, Which which) {
+  if (op.attrs_size == 0) return;
+  AttrWords visitor(words, which);
+  op.visit_attrs(attrs, visitor);
 }
 
-void attrs(Trace& trace, const Instruction& c) {
-  AttrWords words(trace.key);
-  c.op->visit_attrs(trace.attrs_of(c), words);
+void look(Words& words, const Tensor& t, Storages& seen) {
+  if (!t.defined()) return words.push_back(0);
+  const TensorImpl& impl = t.impl();
+  const auto at = std::find(seen.begin(), seen.end(), impl.storage.get());
+  uint32_t* const head = words.extend(2);
+  head[0] = type_word(
+      kLook, impl.dtype, impl.storage->device(), impl.sizes.size(), impl.wrapped_number,
+      static_cast<uint32_t>(t.requires_grad()) | static_cast<uint32_t>(impl.inference) << 1);
+  head[1] = static_cast<uint32_t>(at - seen.begin());
+  if (at == seen.end()) seen.push_back(impl.storage.get());
+  wide(words, impl.sizes);
+  wide(words, impl.strides);
+  wide(words, static_cast<uint64_t>(impl.offset));
 }
 
 uint64_t hash(const Words& words) {

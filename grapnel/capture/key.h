@@ -1,7 +1,13 @@
-/// The words of Note [Keys]. Inline, because they are written for every op that is recorded.
+/// The one writer of keys: words that tell apart what was recorded, and what it was recorded for.
+///
+/// `number`, `value` and `call` write the words of Note [Keys], inline, because they do so for every
+/// op that is recorded. `look` writes those of a tensor that is given to a declared hook or a
+/// replayed function.
 #pragma once
 
 #include <bit>
+#include <cstring>
+#include <string_view>
 
 #include "grapnel/capture/trace.h"
 
@@ -10,33 +16,60 @@ namespace grapnel::capture::key {
 // The first byte of every entry tells the kinds apart, so that no two sequences of entries give the
 // same words. Holds and live slots end a closed trace.
 inline constexpr uint32_t kManyOperands = 0xfff;
-enum Tag : uint32_t { kNumber = 1, kValue = 2, kCall = 3, kInplace = 4, kLive = 5, kHold = 6 };
+enum Tag : uint32_t {
+  kNumber = 1,
+  kValue = 2,
+  kCall = 3,
+  kInplace = 4,
+  kLive = 5,
+  kHold = 6,
+  kLook = 7
+};
 
-inline uint32_t type_word(Tag tag, const Value& v) {
-  return tag | static_cast<uint32_t>(v.dtype) << 8 | static_cast<uint32_t>(v.rank) << 12 |
-         static_cast<uint32_t>(v.wrapped) << 16 | static_cast<uint32_t>(v.linear) << 17;
+/// `more` has eight bits of its own meaning for each tag; the device has the seven above them.
+inline uint32_t type_word(Tag tag, DType dtype, Device device, int rank, bool wrapped,
+                          uint32_t more) {
+  static_assert(kMostDevices <= 64);
+  return tag | static_cast<uint32_t>(dtype) << 8 | static_cast<uint32_t>(rank) << 12 |
+         static_cast<uint32_t>(wrapped) << 16 | more << 17 |
+         static_cast<uint32_t>(device.type) << 25 | static_cast<uint32_t>(device.index) << 26;
+}
+inline void wide(Words& words, uint64_t value) {
+  uint32_t* const at = words.extend(2);
+  at[0] = static_cast<uint32_t>(value);
+  at[1] = static_cast<uint32_t>(value >> 32);
+}
+inline void wide(Words& words, IntArrayRef values) {
+  for (const int64_t x : values) wide(words, static_cast<uint64_t>(x));
+}
+/// Any bytes, with their number.
+inline void bytes(Words& words, std::string_view plain) {
+  uint32_t* const at = words.extend(1 + (plain.size() + 3) / 4);
+  words[words.size() - 1] = 0;  // of which the bytes may fill a part only
+  at[0] = static_cast<uint32_t>(plain.size());
+  std::memcpy(at + 1, plain.data(), plain.size());
 }
 
 /// A number was lifted.
-inline void number(Trace& trace, const Value& v) { trace.key.push_back(type_word(kNumber, v)); }
+inline void number(Trace& trace, const Value& v) {
+  trace.key.push_back(type_word(kNumber, v.dtype, kCPU, v.rank, v.wrapped, v.linear));
+}
 
 /// A tensor appeared for the first time.
 inline void value(Trace& trace, const Value& v, bool with_sizes) {
   uint32_t* const words = trace.key.extend(2);
-  words[0] = type_word(kValue, v);
-  words[1] = v.slot << 1 | static_cast<uint32_t>(trace.slots[v.slot].outside);
-  if (!with_sizes) return;
-  for (int64_t s : trace.sizes_of(v)) {
-    trace.key.push_back(static_cast<uint32_t>(s));
-    trace.key.push_back(static_cast<uint32_t>(static_cast<uint64_t>(s) >> 32));
-  }
+  const Slot& slot = trace.slots[v.slot];
+  words[0] = type_word(kValue, v.dtype, slot.device, v.rank, v.wrapped, v.linear);
+  words[1] = v.slot << 1 | static_cast<uint32_t>(slot.outside);
+  if (with_sizes) wide(trace.key, trace.sizes_of(v));
 }
 
-/// The attributes of a call.
-void attrs(Trace& trace, const Instruction& call);
+/// What a tensor looks like: type, sizes, layout, and which of those seen before share its memory.
+void look(Words& words, const Tensor& t, Storages& seen);
 
-/// All attributes of a call, those included that are no part of keys.
-std::vector<uint64_t> all_attrs(const Op& op, const void* attrs);
+/// The attributes of a call: those that graphs are told apart by, or all of them.
+enum class Which : uint8_t { settings, all };
+void attrs(Words& words, const Op& op, const void* attrs, Which which);
 
 /// A call is about to be appended.
 [[gnu::always_inline]] inline void call(Trace& trace, const Instruction& c) {
@@ -63,7 +96,8 @@ std::vector<uint64_t> all_attrs(const Op& op, const void* attrs);
     for (uint32_t i = 0; i < operands; ++i)
       if (ids[i] != kNone && trace.sizes_of(values[ids[i]]) == full) words[3 + i] |= 0x80000000;
   }
-  if (c.op->attrs_size > 0 && c.op->family != Family::view) attrs(trace, c);
+  if (c.op->attrs_size > 0 && c.op->family != Family::view)
+    attrs(trace.key, *c.op, trace.attrs_of(c), Which::settings);
 }
 
 /// Hash of all words.

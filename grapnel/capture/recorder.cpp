@@ -1,41 +1,16 @@
 #include "grapnel/capture/recorder.h"
 
-#include <atomic>
 #include <bit>
 #include <cstring>
-#include <exception>
-#include <memory>
-#include <new>
 #include <utility>
 
-#include "grapnel/base/context.h"
-#include "grapnel/base/per_thread.h"
+#include "grapnel/base/place.h"
 #include "grapnel/base/source_site.h"
 #include "grapnel/capture/key.h"
 #include "grapnel/ops/defs/copy.h"
-#include "grapnel/ops/on_failure.h"
 #include "grapnel/ops/op_table.h"
 
 namespace grapnel {
-
-void capture::Trace::clear() {
-  slots.clear();
-  held.clear();
-  values.clear();
-  calls.clear();
-  ids.clear();
-  dims.clear();
-  numbers.clear();
-  attrs.clear();
-  kept.clear();
-  lifted_numbers.clear();
-  holds.clear();
-  hooks.clear();
-  places.clear();
-  walked = false;
-  skipped_hooks = 0;
-  key.clear();
-}
 
 void before_raw_access(const Storage& storage) {
   if (record::Recorder* const open = record::open_recorder(); open && open->holds(storage))
@@ -46,14 +21,11 @@ namespace record {
 
 using namespace capture;
 
-constinit thread_local Evaluator* current [[gnu::tls_model("initial-exec")]] = nullptr;
-constinit thread_local int walks [[gnu::tls_model("initial-exec")]] = 0;
-
 void flush(const char* what) {
   if (active()) open_recorder()->flush_for(what);
 }
 void add_undo(std::function<void()> undo) { open_recorder()->on_undo(std::move(undo)); }
-void on_undo_of(const Tensor& value, std::function<void(Tensor)> restore) {
+void add_undo_of(const Tensor& value, std::function<void(Tensor)> restore) {
   open_recorder()->on_undo_of(value, std::move(restore));
 }
 void on_give_up(std::function<void()> undo) { open_recorder()->on_give_up(std::move(undo)); }
@@ -80,117 +52,27 @@ bool is_full(const Trace& trace) {
        kMostIds, ").\nCall it outside of compiled functions and traces, or in several steps.");
 }
 
-/// Traces that were run leave their memory to the next one, so that recording allocates nothing in
-/// the steady state.
-struct Spare {
-  Trace trace;
-  bool waits = false;
-};
-constinit thread_local base::PerThread<Spare> thread_spare;
-constexpr size_t kLargestSpare = 1 << 16;  // calls
-
-void give_back(Trace&& trace) noexcept {
-  if (trace.calls.capacity() > kLargestSpare) return;
-  try {
-    Spare& spare = thread_spare.get();
-    if (spare.waits) return;
-    trace.clear();
-    spare.trace = std::move(trace);
-    spare.waits = true;
-  } catch (const std::bad_alloc&) {
-    // Then the next trace asks for its own.
-  }
-}
-Trace take_spare() {
-  Spare* const spare = thread_spare.get_if();
-  return spare && std::exchange(spare->waits, false) ? std::move(spare->trace) : Trace();
-}
-
 /// A copy of memory that may change before the trace runs.
 StoragePtr snapshot(const Storage& storage) {
-  StoragePtr copy = Storage::create(storage.bytes());
-  if (storage.bytes() > 0) std::memcpy(copy->data(), storage.data(), storage.bytes());
+  const auto bytes = static_cast<int64_t>(storage.bytes());
+  const auto all = [&](StoragePtr memory) {
+    return Tensor(TensorImpl::create(std::move(memory), kByte, {bytes}, {1}));
+  };
+  StoragePtr copy = Storage::create(storage.bytes(), storage.device());
+  evaluator_of(storage.device()).copy(all(copy), all(StoragePtr(const_cast<Storage*>(&storage))));
   return copy;
 }
 
-using Why = std::shared_ptr<const std::string>;
-/// None when there is no memory for it.
-Why make_why(std::string_view why) noexcept {
-  try {
-    return std::make_shared<const std::string>(why);
-  } catch (...) {
-    return nullptr;
-  }
-}
-Why why_of(const std::exception& e) noexcept {
-  try {
-    return make_why(base::with_places_inside(e.what()));
-  } catch (...) {
-    return nullptr;
-  }
-}
-
-/// Owns storages whose values will never come.
-class Lost final : public PendingOwner {
- public:
-  static void mark(Storage& storage, const Why& why) noexcept {
-    // For when there is no memory left to say why.
-    static Lost* const common = new Lost;
-    auto* lost = why ? new (std::nothrow) Lost : nullptr;
-    if (lost) lost->why_ = why;
-    storage.set_pending(lost ? lost : common, 0);
-  }
-  void materialize(Storage&) override {
-    fail("this tensor was never computed: ",
-         why_ ? std::string_view(*why_) : "what was recorded failed when memory had run out.");
-  }
-  void released(Storage&) noexcept override {
-    if (why_) delete this;
-  }
-
- private:
-  Why why_;
-};
-
 }  // namespace
-
-bool is_lost(const Tensor& t) {
-  return dynamic_cast<const Lost*>(t.impl().storage->pending()) != nullptr;
-}
-
-Recorder::Recorder(Sink& sink)
-    : sink_(sink),
-      keys_sizes_(sink.keys_sizes()),
-      names_hooks_(sink.names_hooks()),
-      trace_(take_spare()) {
-  forget();
-}
-Recorder::~Recorder() {
-  give_up("the function that was recording it ended with an exception.");
-  give_back(std::move(trace_));
-}
-
-RecordScope::~RecordScope() {
-  if (recorder_.has_run() && std::uncaught_exceptions() > 0) {
-    // Eager mode would have run it before it came to the exception.
-    try {
-      recorder_.flush();
-    } catch (...) {
-      // Eager mode would have ended there; what is left is that.
-    }
-  }
-  recorder_.give_up(std::uncaught_exceptions() > 0
-                        ? "the function that was recording it threw an exception."
-                        : "the recording it belongs to was not run.");
-  current = outer_;
-}
 
 // --- slots and values ---
 
 SlotId Recorder::lift(const StoragePtr& storage) {
   const auto id = static_cast<SlotId>(trace_.slots.size());
-  new (trace_.slots.extend(1))
-      Slot{.storage = storage.get(), .bytes = storage->bytes(), .outside = true};
+  new (trace_.slots.extend(1)) Slot{.storage = storage.get(),
+                                    .bytes = storage->bytes(),
+                                    .device = storage->device(),
+                                    .outside = true};
   trace_.held.resize(id + 1);
   trace_.held[id] = storage;
   if (storage->borrowed()) {
@@ -254,9 +136,9 @@ ValueId Recorder::number(const TensorImpl& impl, const LiftedNumber* lifted) {
     bits = std::bit_cast<uint64_t>(lifted->value());
     trace_.lifted_numbers.emplace_back(id, static_cast<uint32_t>(lifted->place()));
   } else if (element_size(impl.dtype) == sizeof(bits)) {
-    std::memcpy(&bits, impl.data(), sizeof(bits));
+    std::memcpy(&bits, impl.host(), sizeof(bits));
   } else {
-    std::memcpy(&bits, impl.data(), element_size(impl.dtype));
+    std::memcpy(&bits, impl.host(), element_size(impl.dtype));
   }
   const Value& v =
       *new (trace_.values.extend(1)) Value{.slot = static_cast<uint32_t>(trace_.numbers.size()),
@@ -290,10 +172,14 @@ inline ValueId Recorder::find_in(SlotId slot, const TensorImpl& impl) const {
   return kNone;
 }
 
-ValueId Recorder::find(const Tensor& t) const {
+SlotId Recorder::find_slot(const Tensor& t) const {
   const Storage* storage = t.impl().storage.get();
-  const SlotId slot =
-      storage->pending() == this ? storage->pending_slot() : outside_.find(storage, trace_.slots);
+  return storage->pending() == this ? storage->pending_slot()
+                                    : outside_.find(storage, trace_.slots);
+}
+
+ValueId Recorder::find(const Tensor& t) const {
+  const SlotId slot = find_slot(t);
   return slot == kNone ? kNone : find_in(slot, t.impl());
 }
 
@@ -313,7 +199,7 @@ ValueId Recorder::find(const Tensor& t) const {
 ValueId Recorder::value_of(const Tensor& t) { return operand(t); }
 
 Tensor Recorder::empty(const TensorSpec& spec) {
-  Tensor t(TensorImpl::lazy(spec.sizes, spec.dtype));
+  Tensor t(TensorImpl::lazy(spec.sizes, spec.dtype, spec.device));
   Storage& storage = *t.impl().storage;
   fresh_.push_back(&storage);
   storage.set_pending(this, kNone);
@@ -322,7 +208,8 @@ Tensor Recorder::empty(const TensorSpec& spec) {
 
 SlotId Recorder::number_fresh(Storage& storage) {
   const auto id = static_cast<SlotId>(trace_.slots.size());
-  new (trace_.slots.extend(1)) Slot{.storage = &storage, .bytes = storage.bytes()};
+  new (trace_.slots.extend(1))
+      Slot{.storage = &storage, .bytes = storage.bytes(), .device = storage.device()};
   forget_fresh(storage);
   storage.set_pending(this, id);
   return id;
@@ -338,15 +225,6 @@ inline void Recorder::forget_fresh(const Storage& storage) {
 }
 
 // --- calls ---
-
-[[gnu::always_inline]] inline uint32_t Recorder::write_attrs(const Op& op, const void* attrs) {
-  if (op.attrs_size == 0) return 0;
-  const auto at = static_cast<uint32_t>(trace_.attrs.size());
-  std::memcpy(trace_.attrs.extend((op.attrs_size + sizeof(std::max_align_t) - 1) /
-                                  sizeof(std::max_align_t)),
-              attrs, op.attrs_size);
-  return at;
-}
 
 void Recorder::mark_written(const Tensor& t, SlotId slot) {
   Slot& s = trace_.slots[slot];
@@ -369,30 +247,30 @@ void Recorder::name_hook(Instruction& call) {
   call.hook = static_cast<uint32_t>(trace_.hooks.size() - 1);
 }
 
-uint32_t Recorder::place_of(base::Context& context) {
-  if (context.trace != serial_) {
-    context.trace = serial_;
-    context.number = static_cast<uint32_t>(trace_.places.size());
-    trace_.places.push_back(context.remember());
+uint32_t Recorder::place_of(base::Place& place) {
+  if (place.trace != serial_) {
+    place.trace = serial_;
+    place.number = static_cast<uint32_t>(trace_.places.size());
+    trace_.places.push_back(place.remember());
   }
-  return context.number;
+  return place.number;
 }
 
 [[gnu::always_inline]] inline void Recorder::add_call(const Op& op, size_t inputs, size_t outputs,
                                                       const void* attrs, bool inplace) {
   if (inputs + outputs > kMostIds) [[unlikely]]
     refuse_operands(op, inputs + outputs);
-  const uint32_t kept_attrs = write_attrs(op, attrs);
+  const uint32_t kept_attrs = trace_.add_attrs(op, attrs);
   Instruction& call = *new (trace_.calls.extend(1)) Instruction{
       .op = &op,
       .site = base::users_call_site(),
-      .called = base::called_op,
+      .called = this_context.called_op,
       .operands = static_cast<uint32_t>(trace_.ids.size() - inputs - outputs),
       .attrs = kept_attrs,
       .inputs = static_cast<uint32_t>(inputs),
       .outputs = static_cast<uint32_t>(outputs),
       .inplace = inplace};
-  if (base::Context* const context = base::Context::innermost()) call.place = place_of(*context);
+  if (base::Place* const place = base::Place::innermost()) call.place = place_of(*place);
   if (names_hooks_) [[unlikely]]
     name_hook(call);
   key::call(trace_, call);
@@ -442,7 +320,7 @@ void Recorder::copy(const Tensor& target, const Tensor& source) {
 
 void Recorder::read(const Tensor& t, void* host) { evaluator_of(t.device()).read(t, host); }
 
-// --- the end of a trace ---
+// --- storages that tell of themselves ---
 
 void Recorder::released(Storage& storage) noexcept {
   if (storage.pending_slot() == kNone) return forget_fresh(storage);
@@ -450,7 +328,7 @@ void Recorder::released(Storage& storage) noexcept {
 }
 
 void Recorder::materialize(Storage& storage) {
-  check(current == this,
+  check(this_context.recorder == this,
         "this tensor is pending: it is being recorded on another thread, or by a compiled function "
         "that waits for a trace() inside it.\n"
         "Read it after the compiled function has returned.");
@@ -462,134 +340,6 @@ void Recorder::materialize(Storage& storage) {
   }
   const char* reader = Reading::reader();
   flush_for(reader ? reader : "access to its memory");
-}
-
-void Recorder::on_undo_of(const Tensor& value, std::function<void(Tensor)> restore) {
-  const auto call = static_cast<uint32_t>(trace_.calls.size());
-  const Storage* storage = value.defined() ? value.impl().storage.get() : nullptr;
-  if (!storage || storage->pending() != this || storage->pending_slot() == kNone ||
-      trace_.slots[storage->pending_slot()].outside)
-    return on_undo([value, restore = std::move(restore)] { restore(value); });
-  const TensorImpl& t = value.impl();
-  undo_.push_back(
-      {.call = call,
-       .slot = storage->pending_slot(),
-       .version = storage->version(),
-       .restore = [dtype = t.dtype, sizes = t.sizes, strides = t.strides, offset = t.offset,
-                   restore = std::move(restore)](const StoragePtr& memory) {
-         restore(memory ? Tensor(TensorImpl::create(memory, dtype, sizes, strides, offset))
-                        : Tensor());
-       }});
-}
-
-void Recorder::on_give_up(std::function<void()> undo) {
-  until_run_.push_back(undo_.size());
-  on_undo(std::move(undo));
-}
-
-void Recorder::close() {
-  for (const size_t i : until_run_) undo_[i].fn = [] {};
-  for (const Undo& undo : undo_) {
-    if (undo.slot == kNone) continue;
-    trace_.holds.push_back({undo.slot, undo.call});
-    uint32_t* const words = trace_.key.extend(3);
-    words[0] = key::kHold;
-    words[1] = undo.slot;
-    words[2] = undo.call;
-  }
-  trace_.key.push_back(key::kLive);
-  trace_.held.resize(trace_.slots.size());
-  for (SlotId i = 0; i < trace_.slots.size(); ++i) {
-    Slot& s = trace_.slots[i];
-    if (s.outside) {
-      if (s.written) s.storage->clear_pending();
-    } else if (s.storage) {
-      trace_.held[i] = StoragePtr(s.storage);
-      s.live = true;
-      s.storage->clear_pending();
-    }
-    if (s.live) trace_.key.push_back(i);
-  }
-}
-
-void Recorder::forget() {
-  static std::atomic<uint64_t> traces{0};
-  serial_ = traces.fetch_add(1, std::memory_order_relaxed) + 1;
-  trace_.clear();
-  // What ops without attributes are given, so that a reference to them refers to something.
-  trace_.attrs.push_back({});
-  opaque_pending_ = false;
-  outside_.clear();
-  blobs_.clear();
-  undo_.clear();
-  until_run_.clear();
-  versions_.clear();
-}
-
-Trace Recorder::take(std::vector<Undo>* undo) {
-  ++flushes_;
-  versions_.clear();
-  close();
-  Trace taken = std::exchange(trace_, take_spare());
-  if (undo) *undo = std::move(undo_);
-  forget();
-  return taken;
-}
-
-void Recorder::flush() {
-  // What needs no computation happened when it was called: undoing it later would be wrong.
-  if (trace_.empty()) return take().allocate_results();
-  std::vector<Undo> undo;
-  Trace closed = take(&undo);
-  RunLog log(closed, std::move(undo));
-  const Suspend at_once;
-  has_run_ = true;
-  try {
-    sink_.run(closed);
-  } catch (...) {
-    Why why;
-    try {
-      throw;
-    } catch (const std::exception& e) {
-      why = why_of(e);
-    } catch (...) {
-      why = make_why("its computation ended with an exception of unknown type.");
-    }
-    log.failed();
-    for (Slot& s : closed.slots)
-      if (s.live && s.lost) Lost::mark(*s.storage, why);
-    throw;
-  }
-  give_back(std::move(closed));
-}
-
-void Recorder::flush_for(const char* what) {
-  if (trace_.empty()) return;
-  sink_.on_break({str(what, " reads a value"), base::users_call_site()}, trace_);
-  flush();
-}
-
-void Recorder::give_up(const char* why) noexcept {
-  // What a recorded value was put in place of came before it.
-  for (auto undo = undo_.rbegin(); undo != undo_.rend(); ++undo) {
-    try {
-      if (undo->fn) undo->fn();
-    } catch (...) {
-      // Out of memory; there is nobody to tell.
-    }
-  }
-  for (const auto& [storage, version] : versions_) storage->set_version(version);
-  const Why shared = make_why(why);
-  for (Slot& s : trace_.slots) {
-    if (s.outside) {
-      if (s.written) s.storage->clear_pending();
-    } else if (s.storage) {
-      Lost::mark(*s.storage, shared);
-    }
-  }
-  for (Storage* storage : fresh_) Lost::mark(*storage, shared);
-  fresh_.clear();
-  forget();
 }
 
 }  // namespace record

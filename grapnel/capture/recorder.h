@@ -85,6 +85,7 @@ class Recorder final : public Evaluator, public PendingOwner {
   capture::ValueId value_of(const Tensor& t);
   /// The same if the trace has seen `t` already; kNone otherwise.
   capture::ValueId find(const Tensor& t) const;
+  capture::SlotId find_slot(const Tensor& t) const;
   /// How often a trace was closed so far.
   uint64_t flushes() const { return flushes_; }
   void count_skipped_hook() { ++trace_.skipped_hooks; }
@@ -106,12 +107,10 @@ class Recorder final : public Evaluator, public PendingOwner {
   capture::ValueId add_value(const TensorImpl& impl, capture::SlotId slot, bool linear);
   capture::ValueId new_value(const TensorImpl& impl, capture::SlotId slot);
   capture::ValueId number(const TensorImpl& impl, const LiftedNumber* lifted);
-  /// Keeps a copy of the attributes and returns where.
-  uint32_t write_attrs(const Op& op, const void* attrs);
   /// Appends a call whose operands are the last of Trace::ids.
   void add_call(const Op& op, size_t inputs, size_t outputs, const void* attrs, bool inplace);
   void name_hook(capture::Instruction& call);
-  uint32_t place_of(base::Context& context);
+  uint32_t place_of(base::Place& place);
   void mark_written(const Tensor& t, capture::SlotId slot);
   /// Closes the trace and begins another; the closed one is yet to run.
   capture::Trace take(std::vector<capture::Undo>* undo = nullptr);
@@ -137,7 +136,9 @@ class Recorder final : public Evaluator, public PendingOwner {
 /// Opens a recorder on this thread; an open one is set aside until the scope ends.
 class RecordScope {
  public:
-  explicit RecordScope(Sink& sink) : recorder_(sink), outer_(current) { current = &recorder_; }
+  explicit RecordScope(Sink& sink) : recorder_(sink), outer_(this_context.recorder) {
+    this_context.recorder = &recorder_;
+  }
   ~RecordScope();
   RecordScope(const RecordScope&) = delete;
   RecordScope& operator=(const RecordScope&) = delete;
@@ -151,6 +152,6 @@ class RecordScope {
 };
 
 /// The recorder that is open on this thread, or null.
-inline Recorder* open_recorder() { return static_cast<Recorder*>(current); }
+inline Recorder* open_recorder() { return static_cast<Recorder*>(this_context.recorder); }
 
 }  // namespace grapnel::record

@@ -5,7 +5,7 @@
 namespace grapnel::capture {
 
 RunLog::RunLog(Trace& trace, std::vector<Undo> undo)
-    : trace_(trace), undo_(std::move(undo)), outer_(std::exchange(current_, this)) {}
+    : trace_(trace), undo_(std::move(undo)), outer_(std::exchange(this_context.run, this)) {}
 
 void RunLog::left_out(Trace& trace, const Instruction& call) noexcept {
   if (call.op->family == Family::view) return;
@@ -27,7 +27,8 @@ StoragePtr RunLog::result(const Undo& undo) {
   const StoragePtr& storage = trace_.held[undo.slot];
   if (slot.lost || !storage) return {};
   // Nobody has counted the writes to what nobody was to see.
-  if (!std::exchange(slot.live, true)) storage->set_version(storage->version() + undo.version);
+  if (!slot.live) storage->set_version(storage->version() + undo.version);
+  slot.live = true;
   return storage;
 }
 

@@ -19,6 +19,7 @@
 #include <functional>
 #include <vector>
 
+#include "grapnel/base/context.h"
 #include "grapnel/capture/trace.h"
 
 namespace grapnel::capture {
@@ -36,13 +37,13 @@ class RunLog {
  public:
   /// Watches the run of `trace` on this thread.
   RunLog(Trace& trace, std::vector<Undo> undo);
-  ~RunLog() { current_ = outer_; }
+  ~RunLog() { this_context.run = outer_; }
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
 
   /// The trace has run up to `call`, which is next.
   static void reach(const Trace& trace, uint32_t call) {
-    if (RunLog* const log = current_; log && &log->trace_ == &trace) log->reached(call);
+    if (RunLog* const log = this_context.run; log && &log->trace_ == &trace) log->reached(call);
   }
   /// A call that did not run, of a trace that failed.
   static void left_out(Trace& trace, const Instruction& call) noexcept;
@@ -55,8 +56,6 @@ class RunLog {
     reached_ = call;
     while (done_ < undo_.size() && undo_[done_].call <= call) undo_[done_++] = {};
   }
-
-  static inline constinit thread_local RunLog* current_ = nullptr;
 
   Trace& trace_;
   std::vector<Undo> undo_;

@@ -11,31 +11,28 @@
 #pragma once
 
 #include <bit>
-#include <cstring>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "grapnel/base/context.h"
-#include "grapnel/base/raw_vector.h"
-#include "grapnel/ops/op.h"
+#include "grapnel/base/place.h"
+#include "grapnel/capture/calls.h"
 
 namespace grapnel::capture {
 
-using ValueId = uint32_t;
 using SlotId = uint32_t;
-inline constexpr uint32_t kNone = 0xffffffff;
 
 struct Slot {
   Storage* storage = nullptr;  ///< any storage that still lives
   size_t bytes = 0;
   ValueId first = kNone;  ///< the values over this slot, linked by Value::next
-  bool outside = false;
-  bool written = false;  ///< by an in-place call on a storage from outside
-  bool live = false;     ///< set when the trace is closed: somebody still looks at what it computed
-  bool lost = false;     ///< the trace failed before it was computed
+  Device device = {};
+  bool outside : 1 = false;
+  bool written : 1 = false;  ///< by an in-place call on a storage from outside
+  bool live : 1 = false;     ///< set when the trace is closed: somebody still looks at the result
+  bool lost : 1 = false;     ///< the trace failed before it was computed
 };
+static_assert(sizeof(Slot) == 24);
 /// What a slot holds is wanted, should the trace fail, until so many calls have run: see Note
 /// [Failing graphs] in capture/run_log.h.
 struct Hold {
@@ -54,23 +51,12 @@ struct Value {
   bool wrapped = false;  ///< counts as a number in type promotion
   bool linear = false;   ///< contiguous and over the whole slot: element i is element i of memory
 };
-
-struct Instruction {
-  const Op* op = nullptr;
-  const void* site = nullptr;
-  const char* called = nullptr;  ///< the op function the user called there
-  uint32_t operands = 0;  ///< first operand in Trace::ids; the results follow them
-  uint32_t attrs = 0;     ///< in Trace::attrs
-  uint32_t key_end = 0;   ///< behind its words in Trace::key
-  uint32_t hook = kNone;   ///< in Trace::hooks: the hook that was running
-  uint32_t place = kNone;  ///< in Trace::places: the module or hook that it happened in
-  uint32_t inputs = 0;
-  uint32_t outputs = 0;
-  bool inplace = false;  ///< the one output is the first input, written again
-};
+static_assert(sizeof(Value) == 20);
 
 /// A key; see Note [Keys] in capture/recorder.h.
 using Words = base::RawVector<uint32_t>;
+/// Those of the tensors that one key is about.
+using Storages = SmallVector<const Storage*, 4>;
 
 /// The number whose 8 bytes stand in Trace::numbers.
 inline Scalar scalar_of(DType dtype, uint64_t bits) {
@@ -79,36 +65,23 @@ inline Scalar scalar_of(DType dtype, uint64_t bits) {
   return std::bit_cast<double>(bits);
 }
 
-struct Trace {
+struct Trace : Calls {
   base::RawVector<Slot> slots;
   /// What keeps the storages of slots alive: those from outside while the trace is recorded, and as
   /// many as there are slots once it is closed. Apart from the slots, which have to be cheap to add.
   std::vector<StoragePtr> held;
   base::RawVector<Value> values;
-  base::RawVector<Instruction> calls;
-  base::RawVector<ValueId> ids;
   base::RawVector<int64_t> dims;
   base::RawVector<uint64_t> numbers;
-  base::RawVector<std::max_align_t> attrs;
-  std::vector<std::shared_ptr<const void>> kept;  ///< what opaque calls need
   /// Numbers of declared hooks and their places there.
   std::vector<std::pair<ValueId, uint32_t>> lifted_numbers;
   std::vector<Hold> holds;
   /// Part of it comes from a backward pass; known only with the names of hooks.
   bool walked = false;
   int64_t skipped_hooks = 0;  ///< declared hooks that did not have to be called
-  /// What Instruction::hook refers to; names are kept only for those who ask.
-  std::vector<std::string> hooks;
   std::vector<std::shared_ptr<const base::Remembered>> places;
   Words key;  ///< see Note [Keys] in capture/recorder.h
 
-  std::span<const ValueId> inputs_of(const Instruction& c) const {
-    return {ids.data() + c.operands, c.inputs};
-  }
-  std::span<const ValueId> outputs_of(const Instruction& c) const {
-    return {ids.data() + c.operands + c.inputs, c.outputs};
-  }
-  const void* attrs_of(const Instruction& c) const { return attrs.data() + c.attrs; }
   IntArrayRef sizes_of(const Value& v) const { return {dims.data() + v.dims, v.rank}; }
   IntArrayRef strides_of(const Value& v) const { return {dims.data() + v.dims + v.rank, v.rank}; }
   int64_t offset_of(const Value& v) const { return dims[v.dims + 2u * v.rank]; }
@@ -121,7 +94,7 @@ struct Trace {
   /// What was made but never written (an `empty` that is returned) gets its memory, too.
   void allocate_results() const {
     for (SlotId i = 0; i < slots.size(); ++i)
-      if (slots[i].live) held[i]->data();
+      if (slots[i].live) held[i]->make_ready();
   }
   /// Forgets everything but the memory it was written in.
   void clear();

@@ -2,19 +2,17 @@
 
 #include "grapnel/base/error.h"
 #include "grapnel/base/module_file.h"
-#include "grapnel/codegen/op_names.h"
 
 namespace grapnel::codegen {
 namespace {
 
 constexpr char kFileName[] = "libgrapnel_llvm.so";
 
-const LlvmApi* api_of(void* symbol) { return reinterpret_cast<LlvmApiFn>(symbol)(kLlvmApiVersion); }
-
-bool fits(void* symbol) {
-  const LlvmApi* api = api_of(symbol);
-  return api && api->op_count == static_cast<uint32_t>(op_count());
+const LlvmApi* api_of(void* symbol) {
+  return reinterpret_cast<LlvmApiFn>(symbol)(llvm_api_version());
 }
+
+bool fits(void* symbol) { return api_of(symbol) != nullptr; }
 
 LlvmModule load() {
   const base::LoadedModule module =

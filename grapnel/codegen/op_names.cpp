@@ -1,7 +1,7 @@
 #include "grapnel/codegen/op_names.h"
 
+#include "grapnel/ops/defs/reduction.h"
 #include "grapnel/ops/pointwise_list.h"
-#include "grapnel/ops/reduction_list.h"
 
 namespace grapnel::codegen {
 namespace {
@@ -34,6 +34,17 @@ bool op_exists(int op, Compute compute) {
 
 std::string_view reduction_name(int reduction) {
   return kReductions[static_cast<size_t>(reduction)];
+}
+
+uint32_t ops_fingerprint() {
+  uint32_t hash = 0x811c9dc5u;
+  const auto add = [&](std::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x01000193u;
+    hash = (hash ^ 0xffu) * 0x01000193u;
+  };
+  for (const Entry& op : kOps) add(op.name);
+  for (const std::string_view op : kReductions) add(op);
+  return hash;
 }
 
 }  // namespace grapnel::codegen

@@ -14,5 +14,7 @@ int op_arity(int op);
 bool op_exists(int op, Compute compute);
 /// By its number in ReductionOps.
 std::string_view reduction_name(int reduction);
+/// Changes with the names and the order of both lists.
+uint32_t ops_fingerprint();
 
 }  // namespace grapnel::codegen

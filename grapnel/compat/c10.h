@@ -21,6 +21,7 @@ using grapnel::Half;
 using grapnel::IntArrayRef;
 using grapnel::IValue;
 using grapnel::kCPU;
+using grapnel::kCUDA;
 using grapnel::Scalar;
 using grapnel::ScalarType;
 using grapnel::TensorOptions;
@@ -29,18 +30,6 @@ using std::nullopt;
 using std::nullopt_t;
 using std::optional;
 using std::string_view;
-
-/// For programs that choose a device by torch::cuda::is_available(), which is false; using it all
-/// the same is an error.
-struct NoCuda {
-  operator DeviceType() const {
-    grapnel::fail(
-        "kCUDA: Grapnel computes on the CPU only.\nChoose the device by "
-        "torch::cuda::is_available(), or use "
-        "kCPU.");
-  }
-};
-inline constexpr NoCuda kCUDA{};
 
 template <class T>
 using intrusive_ptr = grapnel::IntrusivePtr<T>;

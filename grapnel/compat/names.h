@@ -2,7 +2,7 @@
 ///
 /// Names are declared one by one and not through a using-directive: a program that says `using
 /// namespace torch;` must find torch::nn and not grapnel::nn beside it. Pointwise functions follow
-/// from tensor/op_list.h.
+/// from tensor/op_list.h and functions/one_call.h.
 #pragma once
 
 #include "grapnel/grapnel.h"
@@ -46,6 +46,7 @@
   GRAPNEL_COMPAT_FUNCTIONS(GRAPNEL_COMPAT_USING)     \
   GRAPNEL_UNARY_OPS(GRAPNEL_COMPAT_USING_OP)         \
   GRAPNEL_UNARY_TEST_OPS(GRAPNEL_COMPAT_USING_OP)    \
+  GRAPNEL_UNARY_FUNCTIONS(GRAPNEL_COMPAT_USING_OP)   \
   GRAPNEL_BINARY_OPS(GRAPNEL_COMPAT_USING_OP)        \
   GRAPNEL_BINARY_TENSOR_OPS(GRAPNEL_COMPAT_USING_OP) \
   GRAPNEL_COMPARE_OPS(GRAPNEL_COMPAT_USING_OP)

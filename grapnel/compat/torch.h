@@ -36,9 +36,8 @@ inline constexpr ScalarType kU8 = kUInt8, kI32 = kInt32, kI64 = kInt64, kF16 = k
                             kF32 = kFloat32, kF64 = kFloat64;
 
 namespace cuda {
-/// Grapnel computes on the CPU.
-inline bool is_available() { return false; }
-inline size_t device_count() { return 0; }
+using grapnel::cuda::is_available;
+inline size_t device_count() { return static_cast<size_t>(grapnel::cuda::device_count()); }
 }  // namespace cuda
 
 }  // namespace torch

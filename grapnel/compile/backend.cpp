@@ -1,7 +1,9 @@
 /// The backends that plan a trace before they run it.
 #include <chrono>
 
+#include "grapnel/base/interrupt.h"
 #include "grapnel/capture/run_log.h"
+#include "grapnel/compile/custom.h"
 #include "grapnel/compile/dump.h"
 #include "grapnel/compile/inherit.h"
 #include "grapnel/compile/observe.h"
@@ -18,9 +20,18 @@ void fail_if_asked(Stage stage) {
   if (pass_options().fails == stage) fail("a test asked for a failure.");
 }
 
+/// The device of a trace, if it uses one.
+Device device_of(const Trace& trace) {
+  for (const Slot& slot : trace.slots)
+    if (!slot.device.is_cpu()) return slot.device;
+  return {};
+}
+
 class Planned final : public Executable {
  public:
-  Planned(const Trace& given, PlanOptions options, OnFailure on_failure) {
+  Planned(const Trace& given, PlanOptions asked, OnFailure on_failure) {
+    const PlanRunner& runner = runner_of(device_of(given));
+    const PlanOptions options = runner.options(asked);
     const Trace held = with_holds(given);
     const Trace& trace = given.holds.empty() ? given : held;
     simplified_ = simplify(trace, pass_options());
@@ -42,7 +53,7 @@ class Planned final : public Executable {
       fused_calls += static_cast<int64_t>(g.calls.size());
       epilogues += g.product ? 1 : 0;
     }
-    prepared_ = runner_of(Device()).prepare(plan_, on_failure);
+    prepared_ = runner.prepare(plan_, on_failure);
     if (std::ostream* out = dump_stream()) [[unlikely]]
       dump(*out, trace, simplified_, plan_);
   }
@@ -51,12 +62,15 @@ class Planned final : public Executable {
     redirect(trace, simplified_);
     let_inherit(plan_, trace);
     Memory memory(trace);
-    RunObserver* const observer = RunObserver::current;
+    RunObserver* const observer = RunObserver::current();
     if (observer) [[unlikely]]
       observer->on_graph(trace);
     size_t next = 0;
     try {
-      while (next < plan_.items.size()) run_next(next, trace, memory, counts, observer);
+      while (next < plan_.items.size()) {
+        base::between_pieces();
+        run_next(next, trace, memory, counts, observer);
+      }
       RunLog::reach(trace, static_cast<uint32_t>(trace.calls.size()));
       trace.allocate_results();
     } catch (...) {
@@ -129,6 +143,7 @@ class Planned final : public Executable {
 }  // namespace
 
 std::unique_ptr<Executable> make_executable(const Trace& trace, const CompileOptions& options) {
+  if (options.compiler) return make_custom(trace, options);
   if (options.backend == Backend::eager) return make_op_by_op();
   const PlanOptions plan{options.backend == Backend::fused && pass_options().fusion,
                          pass_options().sweeps, pass_options().epilogues, pass_options().prologues,

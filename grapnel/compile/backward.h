@@ -9,7 +9,7 @@
 #pragma once
 
 #include "grapnel/autograd/engine.h"
-#include "grapnel/compile/session.h"
+#include "grapnel/compile/scope.h"
 
 namespace grapnel {
 
@@ -17,19 +17,24 @@ namespace grapnel {
 class CompiledBackward final : engine::PassRunner {
  public:
   explicit CompiledBackward(const CompileOptions& options = {});
+  /// Several scopes, one after the other, may share what they remember.
+  explicit CompiledBackward(std::shared_ptr<compile_detail::Session> session);
   /// Scopes end in the reverse order of their beginning; ending an outer one first throws.
   ~CompiledBackward() noexcept(false);
   CompiledBackward(const CompiledBackward&) = delete;
   CompiledBackward& operator=(const CompiledBackward&) = delete;
 
-  CompileStats stats() const { return session_->stats(); }
-  void reset() { session_->reset(); }
+  /// Ends the scope before the block does. An outer one fails and goes on.
+  void end();
+  CompileStats stats() const { return compile_detail::stats_of(*session_); }
+  void reset() { compile_detail::reset(*session_); }
 
  private:
   void run(const std::function<void()>& walk) override;
 
   std::shared_ptr<compile_detail::Session> session_;
   engine::PassRunner* outer_;
+  bool ended_ = false;
 };
 
 }  // namespace grapnel

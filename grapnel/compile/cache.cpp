@@ -8,6 +8,7 @@
 
 #include "grapnel/base/at_fork.h"
 #include "grapnel/capture/key.h"
+#include "grapnel/compile/graph_compiler.h"
 #include "grapnel/compile/passes.h"
 
 namespace grapnel::compile_detail {
@@ -24,7 +25,7 @@ uint32_t bits(const PassOptions& o) {
 }  // namespace
 
 CacheKey::CacheKey(const capture::Words& trace_words, const CompileOptions& options) {
-  words.reserve(trace_words.size() + 2);
+  words.reserve(trace_words.size() + 4);
   words = trace_words;
   words.push_back(static_cast<uint32_t>(options.backend) |
                   static_cast<uint32_t>(options.numerics) << 4 |
@@ -33,6 +34,7 @@ CacheKey::CacheKey(const capture::Words& trace_words, const CompileOptions& opti
                   // In which integers are compared with a fraction, which no operand shows.
                   static_cast<uint32_t>(get_default_dtype()) << 16);
   words.push_back(bits(pass_options()));
+  if (options.compiler) capture::key::wide(words, options.compiler->identity());
   hash = capture::key::hash(words);
 }
 CacheKey::CacheKey(capture::Words all) : words(std::move(all)), hash(capture::key::hash(words)) {}

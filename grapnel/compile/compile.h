@@ -11,10 +11,8 @@
 #include <type_traits>
 
 #include "grapnel/base/source_site.h"
-#include "grapnel/compile/options.h"
 #include "grapnel/compile/replay.h"
-#include "grapnel/compile/session.h"
-#include "grapnel/compile/stats.h"
+#include "grapnel/compile/scope.h"
 
 namespace grapnel {
 
@@ -23,7 +21,7 @@ template <class F>
 class Compiled {
  public:
   Compiled(F fn, const CompileOptions& options)
-      : fn_(std::move(fn)), session_(std::make_shared<compile_detail::Session>(options)) {
+      : fn_(std::move(fn)), session_(compile_detail::make_session(options)) {
     if (options.replay) replays_ = std::make_shared<compile_detail::Replays>(session_);
   }
 
@@ -32,7 +30,7 @@ class Compiled {
     requires std::invocable<F&, Args...>
   std::invoke_result_t<F&, Args...> operator()(Args&&... args) {
     using Result = std::invoke_result_t<F&, Args...>;
-    if (replays_ && !record::active()) {
+    if (replays_ && !compile_detail::is_nested()) {
       if constexpr (compile_detail::replayable<Result, Args...>)
         return compile_detail::replay<Result, Args...>(*replays_, fn_, std::forward<Args>(args)...);
       else compile_detail::refuse_types();
@@ -53,10 +51,10 @@ class Compiled {
     }
   }
 
-  CompileStats stats() const { return session_->stats(); }
+  CompileStats stats() const { return compile_detail::stats_of(*session_); }
   /// Forgets the statistics and the graphs compiled for this function.
   void reset() {
-    session_->reset();
+    compile_detail::reset(*session_);
     if (replays_) replays_->forget();
   }
   F& function() { return fn_; }

@@ -4,7 +4,7 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/meta.h"
 #include "grapnel/autograd/saved_variable.h"
-#include "grapnel/base/context.h"
+#include "grapnel/base/place.h"
 #include "grapnel/compile/trace.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/ops/defs/calls.h"
@@ -15,50 +15,52 @@ namespace grapnel::compile_detail {
 
 namespace {
 
+/// What a recording keeps of both: what they compute, and the functions, which know their gradients.
 struct Branches final : ProgramCall {
-  Branches(Branch first, Branch second) : if_true(std::move(first)), if_false(std::move(second)) {}
+  Branches(Branch first, Branch second, Graph one, Graph other)
+      : if_true(std::move(first)),
+        if_false(std::move(second)),
+        true_graph(std::move(one)),
+        false_graph(std::move(other)) {}
   void run(Inputs inputs, std::span<Tensor> out) const override;
 
   Branch if_true, if_false;
+  Graph true_graph, false_graph;
 };
+
+/// A tensor that looks like `t`, which may be a plain number, over memory like this.
+Tensor like(const Tensor& t, StoragePtr storage) {
+  const TensorImpl& impl = t.impl();
+  return Tensor(
+      TensorImpl::create(std::move(storage), impl.dtype, impl.sizes, impl.strides, impl.offset));
+}
 
 void Branches::run(Inputs inputs, std::span<Tensor> out) const {
   NoGradGuard no_grad;
   variable_list operands;
-  for (const Tensor* t : inputs.subspan(1)) operands.push_back(*t);
+  for (const Tensor* t : inputs.subspan(1)) operands.push_back(like(*t, t->impl().storage));
   const bool holds = inputs[0]->item().to_bool();
-  const variable_list results = (holds ? if_true : if_false)(operands);
-  check(results.size() == out.size(), "cond: a branch returned ", results.size(), " tensors, and ",
-        out.size(), " when it was recorded.");
-  for (size_t i = 0; i < out.size(); ++i) {
-    check(results[i].defined() && results[i].shape() == out[i].shape(), "cond: result ", i,
-          " of a branch has another shape than when it was recorded, ", out[i].shape(), ".");
-    copy_elements(out[i], results[i]);
-  }
+  const variable_list results = (holds ? true_graph : false_graph).run(operands);
+  for (size_t i = 0; i < out.size(); ++i) copy_elements(out[i], results[i]);
 }
 
-/// A tensor that looks like `t` and stands in for it while a branch is looked at.
-Tensor stand_in(const Tensor& t) {
-  const TensorImpl& impl = t.impl();
-  return Tensor(TensorImpl::create(Storage::create_lazy(impl.storage->bytes()), impl.dtype,
-                                   impl.sizes, impl.strides, impl.offset));
-}
-
-/// What a branch returns, found by tracing it; refuses branches that do more than compute.
-std::vector<TensorSpec> results_of(const Branch& branch, const variable_list& operands,
-                                   const char* which) {
+/// What a branch computes, found by tracing it; refuses branches that do more than that.
+Graph graph_of(const Branch& branch, const variable_list& operands, const char* which) {
   variable_list arguments;
-  for (const Tensor& t : operands) arguments.push_back(stand_in(t));
+  for (const Tensor& t : operands) {
+    const Storage& memory = *t.impl().storage;
+    arguments.push_back(like(t, Storage::create_lazy(memory.bytes(), memory.device())));
+  }
   const uint64_t hooks_before = hooks_registered();
   NoGradGuard no_grad;
-  const Graph graph = trace_list(branch, arguments);
+  Graph graph = trace_list(branch, arguments);
   check(hooks_registered() == hooks_before, "cond: the ", which,
         " branch registers a hook, which would hold for both branches.\nRegister it outside.");
   for (const Graph::Instruction& i : graph.instructions()) {
     check(!i.op->random, "cond: the ", which, " branch draws random numbers (", i.op->name,
           "), and when it does would depend on the mode.\nDraw them outside and pass them in.");
     if (i.inplace) {
-      const Graph::Id target = i.inputs[0];
+      const Graph::Id target = graph.calls().inputs_of(i)[0];
       const bool argument =
           std::find(graph.inputs().begin(), graph.inputs().end(), target) != graph.inputs().end();
       check(!graph.values()[target].constant.defined() && !argument, "cond: the ", which,
@@ -66,11 +68,15 @@ std::vector<TensorSpec> results_of(const Branch& branch, const variable_list& op
             "_).\nReturn a new tensor instead.");
     }
   }
-  std::vector<TensorSpec> specs;
-  for (const Graph::Id id : graph.outputs()) {
+  for (const Graph::Id id : graph.outputs())
     check(id != capture::kNone, "cond: the ", which, " branch returns an undefined tensor.");
-    specs.push_back({graph.values()[id].sizes, graph.values()[id].dtype});
-  }
+  return graph;
+}
+std::vector<TensorSpec> results_of(const Graph& graph) {
+  std::vector<TensorSpec> specs;
+  for (const Graph::Id id : graph.outputs())
+    specs.push_back(
+        {graph.values()[id].sizes, graph.values()[id].dtype, graph.values()[id].device});
   return specs;
 }
 
@@ -120,7 +126,7 @@ class CondNode final : public Node {
     for (const SavedVariable& s : saved_) operands.push_back(s.unpack(*this));
     const size_t count = operands.size();
     for (size_t i = 0; i < grads.size(); ++i)
-      operands.push_back(grads[i].defined() ? grads[i] : zeros(slot(i).sizes, slot(i).dtype));
+      operands.push_back(grads[i].defined() ? grads[i] : zeros(slot(i).sizes, slot(i).options()));
     const variable_list result = cond(pred_.unpack(*this), gradient_of(branches_->if_true, count),
                                       gradient_of(branches_->if_false, count), operands);
     Grads out;
@@ -143,10 +149,12 @@ class CondNode final : public Node {
 variable_list cond(const Tensor& pred, Branch if_true, Branch if_false,
                    const variable_list& operands) {
   check(pred.numel() == 1, "cond: the condition has ", pred.numel(), " elements, expected one.");
+  // A condition whose value is there decides at once, and only one branch is ever called.
   if (!record::active()) return (pred.item().to_bool() ? if_true : if_false)(operands);
 
-  const auto specs = results_of(if_true, operands, "first"),
-             others = results_of(if_false, operands, "second");
+  Graph first = graph_of(if_true, operands, "first"),
+        second = graph_of(if_false, operands, "second");
+  const auto specs = results_of(first), others = results_of(second);
   check(specs.size() == others.size(), "cond: one branch returns ", specs.size(),
         " tensors and the other ", others.size(), ".");
   for (size_t i = 0; i < specs.size(); ++i)
@@ -154,7 +162,8 @@ variable_list cond(const Tensor& pred, Branch if_true, Branch if_false,
           "cond: one branch returns ", specs[i].dtype, specs[i].sizes, " and the other ",
           others[i].dtype, others[i].sizes, ".");
 
-  const auto branches = std::make_shared<const Branches>(std::move(if_true), std::move(if_false));
+  const auto branches = std::make_shared<const Branches>(std::move(if_true), std::move(if_false),
+                                                         std::move(first), std::move(second));
   SmallVector<const Tensor*, 4> inputs{&pred};
   bool tracked = false;
   for (const Tensor& t : operands) {
@@ -162,9 +171,9 @@ variable_list cond(const Tensor& pred, Branch if_true, Branch if_false,
     tracked |= GradMode::is_enabled() && tape::tracks(t);
   }
   variable_list results;
-  for (const TensorSpec& spec : specs) results.push_back(evaluator().empty(spec));
+  for (const TensorSpec& spec : specs) results.push_back(evaluator(spec.device).empty(spec));
   const Cond::Attrs attrs{branches.get()};
-  evaluator().run(op_of<Cond>, {inputs.data(), inputs.size()}, &attrs, results);
+  evaluator(kCPU).run(op_of<Cond>, {inputs.data(), inputs.size()}, &attrs, results);
   record::keep(branches);
   if (tracked) {
     const auto node = IntrusivePtr<CondNode>::adopt(new CondNode(branches, pred, operands));

@@ -7,9 +7,9 @@
 #include <sstream>
 
 #include "grapnel/base/at_fork.h"
-#include "grapnel/base/context.h"
+#include "grapnel/base/place.h"
 #include "grapnel/base/log.h"
-#include "grapnel/capture/graph.h"
+#include "grapnel/capture/graph_reader.h"
 #include "grapnel/codegen/jit.h"
 
 namespace grapnel::compile_detail {
@@ -33,10 +33,7 @@ std::ostream*& stream() {
 }
 
 void dump_trace(std::ostream& out, const Trace& trace) {
-  std::vector<ValueId> results;
-  for (const Slot& s : trace.slots)
-    if (s.live && s.first != kNone) results.push_back(s.first);
-  out << Graph::from_trace(trace, {}, results).str();
+  out << graph_of(trace).str();
   // What the text does not show: who shares memory with whom, and how it is laid out.
   for (ValueId id = 0; id < trace.values.size(); ++id) {
     const Value& v = trace.values[id];
@@ -151,7 +148,8 @@ void dump_kernels(std::ostream& out, const Trace& trace, const Plan& plan) {
 std::ostream* dump_stream() { return stream(); }
 void set_dump_stream(std::ostream* out) { stream() = out; }
 
-void dump(std::ostream& stream, const Trace& trace, const Simplified& simplified, const Plan& plan) {
+void dump(std::ostream& stream, const Trace& trace, const Simplified& simplified,
+          const Plan& plan) {
   std::ostringstream out;
   out << "= trace\n";
   dump_trace(out, trace);

@@ -111,7 +111,7 @@ Compute GroupBuilder::compute_of(const Instruction& c) const {
   SmallVector<const Tensor*, 4> list;
   for (const ValueId id : t_.inputs_of(c)) {
     const Value& v = value(id);
-    headers.push_back(Tensor(TensorImpl::create(Storage::create_lazy(0), v.dtype,
+    headers.push_back(Tensor(TensorImpl::create(Storage::create_lazy(0, kCPU), v.dtype,
                                                 Shape(t_.sizes_of(v)), Shape(t_.strides_of(v)))));
     headers.back().impl().wrapped_number = v.wrapped;
   }
@@ -119,7 +119,7 @@ Compute GroupBuilder::compute_of(const Instruction& c) const {
   return compute_type(pointwise_input_type(*c.op, {list.data(), list.size()}));
 }
 
-void GroupBuilder::add_product(uint32_t call, const cpu::Tiled& tiled) {
+void GroupBuilder::add_product(uint32_t call, const ProductForm& form) {
   const Instruction& c = t_.calls[call];
   const auto inputs = t_.inputs_of(c);
   const ValueId out = t_.outputs_of(c)[0];
@@ -127,7 +127,7 @@ void GroupBuilder::add_product(uint32_t call, const cpu::Tiled& tiled) {
   int32_t reg = block_input(out, out, rep, 0);
   for (size_t k = 0; k < inputs.size(); ++k) {
     if (inputs[k] == kNone) continue;
-    if (static_cast<int>(k) != tiled.addend) {
+    if (static_cast<int>(k) != form.addend) {
       reads_.push_back({value(inputs[k]).slot, inputs[k], true});
       continue;
     }
@@ -136,7 +136,7 @@ void GroupBuilder::add_product(uint32_t call, const cpu::Tiled& tiled) {
     step.op = static_cast<int16_t>(op_of<Add>.index);
     step.arity = 2;
     step.operands[0] = reg;
-    step.operands[1] = operand(inputs[k], out, rep, tiled.trailing);
+    step.operands[1] = operand(inputs[k], out, rep, form.trailing);
     reg = add_step(step);
   }
   group_.product.call = call;

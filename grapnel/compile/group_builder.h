@@ -3,7 +3,6 @@
 
 #include "grapnel/compile/classes.h"
 #include "grapnel/compile/plan.h"
-#include "grapnel/cpu/tiled.h"
 
 namespace grapnel::compile_detail {
 
@@ -44,7 +43,7 @@ class GroupBuilder {
   void need(capture::SlotId slot);
 
   /// The first call of the group.
-  void add_product(uint32_t call, const cpu::Tiled& tiled);
+  void add_product(uint32_t call, const ProductForm& form);
   /// The group without its product.
   void forget_product();
   void add_elementwise(uint32_t call);

@@ -107,7 +107,7 @@ void let_inherit(const Plan& plan, Trace& trace) {
     const size_t bytes = trace.slots[heir->slot].bytes;
     if (trace.slots[heir->of].bytes != bytes) continue;
     StoragePtr& memory = trace.held[heir->slot];
-    if (!memory) memory = Storage::create_lazy(bytes);
+    if (!memory) memory = Storage::create_lazy(bytes, trace.slots[heir->slot].device);
     trace.held[heir->of] = memory;
   }
 }

@@ -1,6 +1,6 @@
 #include "grapnel/compile/memory.h"
 
-#include "grapnel/base/context.h"
+#include "grapnel/base/place.h"
 #include "grapnel/ops/evaluator.h"
 
 namespace grapnel::compile_detail {
@@ -10,8 +10,8 @@ using namespace capture;
 Tensor Memory::tensor(ValueId id) {
   const Value& v = trace_.values[id];
   if (v.number) {
-    Tensor t(TensorImpl::create(Storage::create(sizeof(uint64_t)), v.dtype, {}, {}));
-    std::memcpy(t.impl().data(), &trace_.numbers[v.slot], sizeof(uint64_t));
+    Tensor t(TensorImpl::create(Storage::create(sizeof(uint64_t), kCPU), v.dtype, {}, {}));
+    std::memcpy(t.impl().host(), &trace_.numbers[v.slot], sizeof(uint64_t));
     t.impl().wrapped_number = true;
     return t;
   }
@@ -27,8 +27,9 @@ Operands::Operands(const Trace& trace, const Instruction& call, Memory& memory, 
       tensors.push_back(Tensor());
     } else if (static_cast<int>(tensors.size()) == without) {
       const Value& v = trace.values[id];
-      tensors.push_back(Tensor(TensorImpl::create(
-          Storage::create_lazy(0), v.dtype, Shape(trace.sizes_of(v)), Shape(trace.strides_of(v)))));
+      tensors.push_back(
+          Tensor(TensorImpl::create(Storage::create_lazy(0, kCPU), v.dtype,
+                                    Shape(trace.sizes_of(v)), Shape(trace.strides_of(v)))));
     } else {
       tensors.push_back(memory.tensor(id));
     }
@@ -61,8 +62,11 @@ void run_call(const Trace& trace, const Instruction& call, Memory& memory) {
     for (const ValueId id : trace.outputs_of(call))
       outputs.push_back(id == kNone ? Tensor() : memory.tensor(id));
   try {
-    evaluator_of(Device()).run(*call.op, {in.pointers.data(), in.pointers.size()},
-                               trace.attrs_of(call), {outputs.data(), outputs.size()});
+    const Inputs inputs(in.pointers.data(), in.pointers.size());
+    // Functions of the program are called by the CPU, wherever their arguments are.
+    const Device device = call.op->opaque ? Device() : device_of(*call.op, inputs);
+    evaluator_of(device).run(*call.op, inputs, trace.attrs_of(call),
+                             {outputs.data(), outputs.size()});
   } catch (...) {
     rethrow_from(trace, call);
   }

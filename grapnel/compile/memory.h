@@ -12,10 +12,10 @@ class Memory {
 
   const StoragePtr& storage(capture::SlotId slot) {
     StoragePtr& held = trace_.held[slot];
-    if (!held) held = Storage::create(trace_.slots[slot].bytes);
+    if (!held) held = Storage::create(trace_.slots[slot].bytes, trace_.slots[slot].device);
     // Results that somebody waits for are lazy. They get their memory here: threads of one kernel
     // that found none would each make some.
-    held->data();
+    held->make_ready();
     return held;
   }
   /// A tensor header for a value.

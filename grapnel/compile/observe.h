@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "grapnel/base/context.h"
 #include "grapnel/capture/trace.h"
 
 namespace grapnel {
@@ -27,7 +28,8 @@ class RunObserver {
 
   /// The observer of this thread, or null. One null check per item is what it costs when there is
   /// none.
-  static inline constinit thread_local RunObserver* current = nullptr;
+  static RunObserver* current() { return this_context.run_observer; }
+  static void set_current(RunObserver* observer) { this_context.run_observer = observer; }
 };
 
 }  // namespace grapnel

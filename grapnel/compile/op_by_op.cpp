@@ -1,4 +1,5 @@
 /// The backend that runs a trace as it was recorded.
+#include "grapnel/base/interrupt.h"
 #include "grapnel/capture/run_log.h"
 #include "grapnel/compile/executable.h"
 #include "grapnel/compile/memory.h"
@@ -29,12 +30,13 @@ class OpByOp final : public Executable {
     for (const Hold& hold : trace.holds) until[hold.slot] = hold.until;
     size_t over = 0;  // of the holds, which are in the order of their ends
     Memory memory(trace);
-    RunObserver* const observer = RunObserver::current;
+    RunObserver* const observer = RunObserver::current();
     if (observer) [[unlikely]]
       observer->on_graph(trace);
     uint32_t next = 0;
     try {
       while (next < trace.calls.size()) {
+        base::between_pieces();
         const uint32_t i = next;
         const Instruction& call = trace.calls[i];
         RunLog::reach(trace, i);

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 namespace grapnel {
+
+class GraphCompiler;
 
 /// How a recorded graph is run. All give the same bits.
 enum class Backend : uint8_t {
@@ -31,6 +34,8 @@ struct CompileOptions {
   bool replay = false;
   Numerics numerics = Numerics::exact;
   OnFailure on_failure = OnFailure::fall_back;
+  /// A backend of the user's own, which is asked before `backend`: compile/graph_compiler.h.
+  std::shared_ptr<GraphCompiler> compiler = nullptr;
   friend bool operator==(const CompileOptions&, const CompileOptions&) = default;
 };
 

@@ -5,7 +5,6 @@
 #include <map>
 
 #include "grapnel/ops/defs/copy.h"
-#include "grapnel/ops/defs/index.h"
 #include "grapnel/ops/op_table.h"
 
 namespace grapnel::compile_detail {
@@ -19,16 +18,8 @@ PassOptions& pass_options() {
 
 namespace {
 
-/// Ops that refuse some values of their operands. Gradients get those that their op has taken.
-bool checks_values(const Op& op) {
-  static const Op* const ops[] = {
-      &op_of<Gather>,      &op_of<Scatter>,   &op_of<ScatterAdd>, &op_of<Index>,
-      &op_of<IndexSelect>, &op_of<Embedding>, &op_of<IndexPut>,   &op_of<IndexAdd>,
-      &op_of<RavelIndex>,  &op_of<OneHot>};
-  return std::ranges::find(ops, &op) != std::end(ops);
-}
 bool must_run(const Instruction& c) {
-  return c.op->effect || c.op->random || c.outputs == 0 || checks_values(*c.op);
+  return c.op->effect || c.op->random || c.outputs == 0 || c.op->refuses_values;
 }
 bool is_tensor(const Trace& trace, ValueId id) { return id != kNone && !trace.values[id].number; }
 
@@ -127,29 +118,18 @@ class Twins {
     return is_constant(in) && could_be(out, in) && join(i, in);
   }
 
-  /// Chains like -(-x), which change no bit (that is not the payload of a NaN).
+  /// An op applied to its own result, like -(-x).
   bool undoes(uint32_t i) {
-    struct Rule {
-      const Op *outer, *inner;
-      bool drops_both;  ///< else the inner one stays
-    };
-    static const Rule rules[] = {
-        {&op_of<Neg>, &op_of<Neg>, true},      {&op_of<LogicalNot>, &op_of<LogicalNot>, true},
-        {&op_of<Abs>, &op_of<Abs>, false},     {&op_of<Relu>, &op_of<Relu>, false},
-        {&op_of<Floor>, &op_of<Floor>, false}, {&op_of<Ceil>, &op_of<Ceil>, false},
-        {&op_of<Sign>, &op_of<Sign>, false}};
     const Instruction& c = t_.calls[i];
+    if (c.op->twice == Twice::counts) return false;
     const ValueId out = t_.outputs_of(c)[0], in = c.inputs == 1 ? t_.inputs_of(c)[0] : kNone;
     if (in == kNone || !is_constant(in) || t_.slots[slot_of(in)].outside || !could_be(out, in))
       return false;
     const Instruction& inner = t_.calls[made_by_[slot_of(in)]];
-    for (const Rule& rule : rules) {
-      if (c.op != rule.outer || inner.op != rule.inner || inner.inplace) continue;
-      const ValueId source = rule.drops_both ? t_.inputs_of(inner)[0] : in;
-      // What is negated twice must not be overwritten in between or later.
-      return is_constant(source) && could_be(out, source) && join(i, source);
-    }
-    return false;
+    if (inner.op != c.op || inner.inplace) return false;
+    const ValueId source = c.op->twice == Twice::undoes ? t_.inputs_of(inner)[0] : in;
+    // What is negated twice must not be overwritten in between or later.
+    return is_constant(source) && could_be(out, source) && join(i, source);
   }
 
   /// A call that repeats an earlier one on unchanged operands.

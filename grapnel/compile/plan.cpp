@@ -5,9 +5,8 @@
 #include <utility>
 
 #include "grapnel/compile/group_builder.h"
-#include "grapnel/compile/inherit.h"
 #include "grapnel/compile/looks.h"
-#include "grapnel/compile/prologues.h"
+#include "grapnel/compile/plan_finish.h"
 #include "grapnel/compile/sweeps.h"
 #include "grapnel/ops/define.h"
 
@@ -128,9 +127,9 @@ class Planner {
       if (!b && kind == Group::Reduce::rows) b = &open_group(t_.inputs_of(c)[0]);
       if (b) add_reduction(*b, i, kind);
       else add_call(i);
-    } else if (const cpu::Tiled t =
-                   options_.fuse && options_.epilogues ? product_of(c) : cpu::Tiled()) {
-      add_product(i, t);
+    } else if (const ProductForm form =
+                   options_.fuse && options_.epilogues ? product_of(c) : ProductForm()) {
+      add_product(i, form);
     } else {
       add_call(i);
     }
@@ -209,9 +208,9 @@ class Planner {
     for (const Waiting& w : std::exchange(waiting_, {})) place_elementwise(w.call);
   }
 
-  cpu::Tiled product_of(const Instruction& c) const {
-    const cpu::Tiled t = cpu::tiled(*c.op, t_.attrs_of(c));
-    return t && value(t_.outputs_of(c)[0]).linear ? t : cpu::Tiled();
+  ProductForm product_of(const Instruction& c) const {
+    const ProductForm form = c.op->product_form(t_.attrs_of(c));
+    return form && value(t_.outputs_of(c)[0]).linear ? form : ProductForm();
   }
 
   /// x.add_(x.t()): no order of elements makes this right without a copy.
@@ -333,7 +332,7 @@ class Planner {
 
   /// Two items: the call, and behind it the group that takes it in if something follows that runs
   /// on tiles.
-  void add_product(uint32_t i, const cpu::Tiled& t) {
+  void add_product(uint32_t i, const ProductForm& form) {
     const ValueId out = t_.outputs_of(t_.calls[i])[0];
     Item call;
     call.at = at_;
@@ -341,7 +340,7 @@ class Planner {
     last_call_ = static_cast<int32_t>(items_.size());
     items_.push_back(std::move(call));
     GroupBuilder& b = open_group(out);
-    b.add_product(i, t);
+    b.add_product(i, form);
     for (const GroupBuilder::Read& r : b.reads())
       note_read(r.slot, r.anywhere ? last_call_ : b.item);
     note_write(value(out).slot, b.item, out);
@@ -409,76 +408,9 @@ class Planner {
   Plan finish() {
     for (SlotId s = 0; s < slots_.size(); ++s)
       if (is_seen(s)) need(s);
-    Plan plan;
-    for (GroupBuilder& b : building_) plan.groups.push_back(b.finish());
-    for (size_t i = 0; i < items_.size(); ++i) {
-      Item& item = items_[i];
-      if (item.group >= 0) {
-        const Group& g = plan.groups[static_cast<size_t>(item.group)];
-        // Overwritten before anybody looked, or no more than a product.
-        if (g.outputs.empty() && g.reductions.empty()) continue;
-        if (g.product && g.calls.size() == 1 && !follows_its_prologue(plan, g)) continue;
-        if (g.product) plan.items.pop_back();
-      }
-      plan.items.push_back(std::move(item));
-    }
-    if (options_.fuse && options_.sweeps) find_sweeps(t_, sequence_, shape_, plan);
-    if (options_.fuse && options_.prologues) find_prologues(t_, plan);
-    drop_single_calls(plan);
-    // Sweeps have moved items.
-    for (size_t i = plan.items.size(); i-- > 1;)
-      plan.items[i - 1].at = std::min(plan.items[i - 1].at, plan.items[i].at);
-    find_last_uses(plan);
-    find_heirs(t_, sequence_, plan);
-    return plan;
-  }
-
-  /// Whether a product with an addend, the last call of the plan so far, reads what the item before
-  /// it makes.
-  bool follows_its_prologue(const Plan& plan, const Group& product) const {
-    if (!options_.prologues || product.program.steps.empty() || plan.items.size() < 2) return false;
-    const Item& before = plan.items[plan.items.size() - 2];
-    if (before.group < 0) return false;
-    const Group& g = plan.groups[static_cast<size_t>(before.group)];
-    const Instruction& c = t_.calls[product.product.call];
-    const ValueId operand =
-        t_.inputs_of(c)[static_cast<size_t>(cpu::tiled(*c.op, t_.attrs_of(c)).operand)];
-    return g.outputs.size() == 1 && value(g.outputs[0].value).slot == value(operand).slot;
-  }
-
-  /// The eager kernel of a single call is as good as a generated one.
-  void drop_single_calls(Plan& plan) const {
-    std::vector<bool> swept(plan.items.size());
-    for (const Sweep& s : plan.sweeps) std::fill_n(swept.begin() + s.first, s.parts.size(), true);
     std::vector<Group> groups;
-    for (size_t i = 0; i < plan.items.size(); ++i) {
-      Item& item = plan.items[i];
-      if (item.group < 0) continue;
-      Group& g = plan.groups[static_cast<size_t>(item.group)];
-      if (g.calls.size() == 1 && !swept[i] && !item.prologue && !g.product) {
-        item.call = g.calls[0];
-        item.group = -1;
-      } else {
-        item.group = static_cast<int32_t>(groups.size());
-        groups.push_back(std::move(g));
-      }
-    }
-    plan.groups = std::move(groups);
-  }
-
-  void find_last_uses(Plan& plan) const {
-    std::vector<int32_t> last(slots_.size(), -1);
-    for (size_t i = 0; i < plan.items.size(); ++i)
-      for_each_touched_slot(t_, plan, plan.items[i],
-                            [&](SlotId slot) { last[slot] = static_cast<int32_t>(i); });
-    size_t behind = 0;
-    for (const Hold& hold : t_.holds) {
-      while (behind < plan.items.size() && plan.items[behind].at < hold.until) ++behind;
-      if (last[hold.slot] >= 0)
-        last[hold.slot] = std::max(last[hold.slot], static_cast<int32_t>(behind) - 1);
-    }
-    for (SlotId s = 0; s < slots_.size(); ++s)
-      if (last[s] >= 0) plan.items[static_cast<size_t>(last[s])].last_uses.push_back(s);
+    for (GroupBuilder& b : building_) groups.push_back(b.finish());
+    return finish_plan(t_, std::move(items_), std::move(groups), options_, sequence_, shape_);
   }
 
   const Trace& t_;

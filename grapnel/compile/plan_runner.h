@@ -21,6 +21,8 @@ class PreparedPlan {
 
 class PlanRunner {
  public:
+  /// What the planner may build for it, of what was asked for.
+  virtual PlanOptions options(PlanOptions asked) const = 0;
   /// The plan has to outlive the result.
   virtual std::unique_ptr<PreparedPlan> prepare(const Plan& plan, OnFailure on_failure) const = 0;
 
@@ -28,7 +30,8 @@ class PlanRunner {
   ~PlanRunner() = default;
 };
 
-/// That of a device. The CPU's is in compile/cpu/.
+/// That of a device. The CPU's is in compile/cpu/; any other runs call by call.
 const PlanRunner& runner_of(Device device);
+const PlanRunner& call_by_call();
 
 }  // namespace grapnel::compile_detail

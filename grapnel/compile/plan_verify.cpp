@@ -111,7 +111,7 @@ void verify_product(const Trace& t, const Group& g) {
                  ": nothing of the group is made of its result");
   const SlotId own = t.values[out].slot, memory = g.product.memory;
   const auto operands = t.inputs_of(t.calls[call]);
-  const cpu::Tiled form = cpu::tiled(*t.calls[call].op, t.attrs_of(t.calls[call]));
+  const ProductForm form = t.calls[call].op->product_form(t.attrs_of(t.calls[call]));
   bool is_result = memory == own;
   for (const Group::Output& o : g.outputs) {
     const Value& v = t.values[o.value];

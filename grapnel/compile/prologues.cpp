@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "grapnel/compile/sweeps.h"
-#include "grapnel/cpu/tiled.h"
 
 namespace grapnel::compile_detail {
 
@@ -32,19 +31,19 @@ class Finder {
     const uint32_t call = product_at(plan_, i + 1);
     if (call == kNone) return false;
     const Instruction& c = t_.calls[call];
-    const cpu::Tiled form = cpu::tiled(*c.op, t_.attrs_of(c));
+    const ProductForm form = c.op->product_form(t_.attrs_of(c));
     // The addend of a product by itself is added by the op, which wants all its operands.
     if (!form || (plan_.items[i + 1].group < 0 && has_addend(c, form))) return false;
     return reads_once(g.outputs[0].value, c, form, i + 1) && !overwrites_inputs(g, i + 1);
   }
 
  private:
-  bool has_addend(const Instruction& c, const cpu::Tiled& form) const {
+  bool has_addend(const Instruction& c, const ProductForm& form) const {
     return form.addend >= 0 && t_.inputs_of(c)[static_cast<size_t>(form.addend)] != kNone;
   }
 
   /// Nobody but the product sees what the group makes, and it sees it as it was made.
-  bool reads_once(ValueId made, const Instruction& c, const cpu::Tiled& form,
+  bool reads_once(ValueId made, const Instruction& c, const ProductForm& form,
                   size_t product) const {
     const auto operands = t_.inputs_of(c);
     const ValueId read = operands[static_cast<size_t>(form.operand)];

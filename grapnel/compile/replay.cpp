@@ -4,10 +4,14 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/base/source_site.h"
+#include "grapnel/capture/graph_reader.h"
 #include "grapnel/capture/key.h"
 #include "grapnel/capture/recorder.h"
+#include "grapnel/compile/session.h"
 #include "grapnel/ops/autocast.h"
 #include "grapnel/ops/tape.h"
 
@@ -29,6 +33,11 @@ namespace compile_detail {
 
 using namespace capture;
 
+struct ReplayKey {
+  Words words;
+  Storages storages;  ///< of the tensors
+};
+
 /// One recorded call.
 struct Replays::Entry {
   /// Where a tensor of the result comes from.
@@ -48,9 +57,11 @@ struct Replays::Entry {
       return from == From::argument ? argument : over(argument.impl().storage);
     }
   };
-  std::vector<uint64_t> key,
-      result;   ///< words of the arguments, with the modes of the thread; words of the result
-  Trace trace;  ///< holds storages from outside, except those of arguments
+  Words key;     ///< of the arguments, with the modes of the thread
+  Words result;  ///< words of the result
+  Graph graph;   ///< what the body does, with stand-ins for arguments
+  Trace
+      trace;  ///< the same with its memory, to be run. Holds storages from outside, except those of arguments
   /// Slots and the arguments whose memory they are.
   std::vector<std::pair<SlotId, uint32_t>> arguments;
   std::vector<Output> outputs;
@@ -72,12 +83,14 @@ namespace {
 constexpr size_t kMostEntries = 64;
 constexpr uint32_t kNoArgument = 0xffffffff;
 
-std::vector<uint64_t> key_of(const ReplayValues& arguments) {
-  std::vector<uint64_t> key = arguments.words;
-  key.push_back(static_cast<uint64_t>(GradMode::is_enabled()) |
-                static_cast<uint64_t>(InferenceMode::is_enabled()) << 1 |
-                static_cast<uint64_t>(Autocast::dtype()) << 8 |
-                static_cast<uint64_t>(get_default_dtype()) << 16);
+Words key_of(const ReplayValues& arguments) {
+  Words key = arguments.key->words;
+  key.push_back(static_cast<uint32_t>(GradMode::is_enabled()) |
+                static_cast<uint32_t>(InferenceMode::is_enabled()) << 1 |
+                static_cast<uint32_t>(Autocast::dtype()) << 8 |
+                static_cast<uint32_t>(get_default_dtype()) << 16);
+  const Device device = get_default_device();
+  key.push_back(static_cast<uint32_t>(device.type) | static_cast<uint32_t>(device.index) << 8);
   return key;
 }
 
@@ -109,8 +122,9 @@ std::vector<Tensor> stand_ins_for(const std::vector<Tensor>& arguments) {
     }
     if (made.defined()) continue;
     if (!storage)
-      storage = Storage::borrow(impl.storage->data(), impl.storage->bytes(),
-                                [keep = impl.storage](void*) {});
+      storage = Storage::borrow(
+          impl.storage->address(), impl.storage->bytes(), [keep = impl.storage](void*) {},
+          impl.storage->device());
     made = Tensor(
         TensorImpl::create(std::move(storage), impl.dtype, impl.sizes, impl.strides, impl.offset));
     made.impl().wrapped_number = impl.wrapped_number;
@@ -120,9 +134,10 @@ std::vector<Tensor> stand_ins_for(const std::vector<Tensor>& arguments) {
   return out;
 }
 
+template <class Kind = Error>
 [[noreturn]] void refuse(const std::string& what) {
-  fail("replay: the function ", what,
-       ", so its body has to run on every call.\nCompile it without replay.");
+  fail_as<Kind>("replay: the function ", what,
+                ", so its body has to run on every call.\nCompile it without replay.");
 }
 
 void check_pure(const Trace& trace) {
@@ -162,8 +177,7 @@ class Keeper final : public record::Sink {
       Slot& slot = kept_.slots[s];
       // Memory of the caller's was copied for this run; replays look at it themselves.
       if (slot.outside && slot.storage->borrowed()) kept_.held[s] = StoragePtr(slot.storage);
-      const uint32_t argument =
-          slot.outside ? first_over(slot.storage, stand_ins_) : kNoArgument;
+      const uint32_t argument = slot.outside ? first_over(slot.storage, stand_ins_) : kNoArgument;
       if (argument != kNoArgument) inputs_.emplace_back(s, argument);
       if (slot.live || argument != kNoArgument) kept_.held[s].reset();
       slot.storage = kept_.held[s].get();
@@ -171,8 +185,8 @@ class Keeper final : public record::Sink {
     session_.run(trace);
   }
   void on_break(const record::Break& why, const Trace&) override {
-    refuse(str("looks at a value (", why.reason, why.site ? " at " : "",
-               why.site ? base::describe({why.site}) : "", ")"));
+    refuse<GraphBreak>(str("looks at a value (", why.reason, why.site ? " at " : "",
+                           why.site ? base::describe({why.site}) : "", ")"));
   }
   bool keys_sizes() const override { return session_.keys_sizes(); }
 
@@ -212,98 +226,47 @@ class Inspector final : public record::Sink {
   }
 };
 
-[[noreturn]] void differs(const Trace& now, size_t call, const std::string& what) {
-  const bool known = call < now.calls.size();
-  fail("replay audit: ", what,
-       known ? str(", in call ", call, ", ", now.calls[call].op->name, " at ",
-                   base::describe({now.calls[call].site}))
-             : "",
-       ".\nThe function is not pure: with the same arguments it did something else when it was "
-       "recorded. Compile it without replay.");
-}
-
-using Places = std::vector<std::pair<SlotId, uint32_t>>;
-uint32_t argument_at(const Places& arguments, SlotId slot) {
-  for (const auto& [place, argument] : arguments)
-    if (place == slot) return argument;
-  return kNoArgument;
-}
-
-void compare(const Trace& now, const Trace& then, const Places& arguments,
-             const std::vector<Tensor>& stand_ins) {
-  for (size_t i = 0; i < std::min(now.calls.size(), then.calls.size()); ++i) {
-    const Instruction &a = now.calls[i], &b = then.calls[i];
-    if (a.op != b.op) differs(now, i, str("the op was ", b.op->name, " before"));
-    const auto in = now.inputs_of(a), before = then.inputs_of(b);
-    if (in.size() != before.size()) differs(now, i, "the number of operands has changed");
-    for (size_t k = 0; k < in.size(); ++k) {
-      if (in[k] != before[k]) differs(now, i, str("operand ", k, " is another value"));
-      if (in[k] == kNone) continue;
-      const Value &x = now.values[in[k]], &y = then.values[before[k]];
-      if (x.number != y.number || x.dtype != y.dtype)
-        differs(now, i, str("operand ", k, " is of another type"));
-      if (x.number && now.numbers[x.slot] != then.numbers[y.slot])
-        differs(now, i, str("the number that is operand ", k, " has changed"));
-      if (x.number) continue;
-      if (now.sizes_of(x) != then.sizes_of(y) || now.strides_of(x) != then.strides_of(y))
-        differs(now, i, str("operand ", k, " has another shape or layout"));
-      const Slot &s = now.slots[x.slot], &t = then.slots[y.slot];
-      if (!s.outside) continue;
-      const uint32_t argument = first_over(s.storage, stand_ins);
-      if (argument != argument_at(arguments, y.slot) ||
-          (argument == kNoArgument && s.storage != t.storage))
-        differs(now, i, str("operand ", k, " is another tensor from outside"));
-    }
-    if (key::all_attrs(*a.op, now.attrs_of(a)) != key::all_attrs(*b.op, then.attrs_of(b)))
-      differs(now, i, "its attributes have changed");
-  }
-  if (now.calls.size() != then.calls.size())
-    differs(now, std::min(now.calls.size(), then.calls.size()),
-            str("there are ", now.calls.size(), " calls, and were ", then.calls.size()));
+/// What the body has recorded, over the stand-ins for its arguments.
+Graph graph_of_body(const record::Recorder& recorder, const std::vector<Tensor>& stand_ins,
+                    const ReplayValues& result) {
+  return graph_of(recorder, stand_ins, result.tensors, {.borrows = true});
 }
 
 }  // namespace
 
+ReplayValues::ReplayValues() : key(std::make_unique<ReplayKey>()) {}
+ReplayValues::ReplayValues(ReplayValues&&) noexcept = default;
+ReplayValues::~ReplayValues() = default;
+
 void ReplayValues::add(const Tensor& t) {
-  words.push_back(t.defined());
+  key::look(key->words, t, key->storages);
   if (t.defined()) {
-    const TensorImpl& impl = t.impl();
-    words.push_back(static_cast<uint64_t>(impl.dtype) |
-                    static_cast<uint64_t>(impl.wrapped_number) << 8 |
-                    static_cast<uint64_t>(t.requires_grad()) << 9 |
-                    static_cast<uint64_t>(impl.inference) << 10 |
-                    static_cast<uint64_t>(impl.sizes.size()) << 16);
-    for (const int64_t x : impl.sizes) words.push_back(static_cast<uint64_t>(x));
-    for (const int64_t x : impl.strides) words.push_back(static_cast<uint64_t>(x));
-    words.push_back(static_cast<uint64_t>(impl.offset));
-    words.push_back(impl.storage->bytes());
-    // Which of them share memory.
-    words.push_back(std::min<uint64_t>(first_over(impl.storage.get(), tensors), tensors.size()));
+    const Storage& storage = *t.impl().storage;
+    key::wide(key->words, storage.bytes());
     // A number is part of what is recorded, however it comes.
-    if (impl.wrapped_number) {
-      const auto* bytes = static_cast<const char*>(impl.storage->data());
-      add(std::string_view(bytes, impl.storage->bytes()));
-    }
+    if (t.impl().wrapped_number)
+      add(std::string_view(static_cast<const char*>(storage.host()), storage.bytes()));
   }
   tensors.push_back(t);
 }
 
-void ReplayValues::add(std::string_view plain) {
-  words.push_back(plain.size());
-  for (size_t i = 0; i < plain.size(); i += 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, plain.data() + i, std::min<size_t>(8, plain.size() - i));
-    words.push_back(word);
-  }
-}
+void ReplayValues::add(std::string_view plain) { key::bytes(key->words, plain); }
+
+struct Replays::Kept {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<const Entry>> entries;  ///< the last recorded one first
+};
+Replays::Replays(std::shared_ptr<Session> session)
+    : session_(std::move(session)), kept_(std::make_unique<Kept>()) {}
+Replays::~Replays() = default;
 
 std::shared_ptr<const Replays::Entry> Replays::find(const ReplayValues& arguments,
                                                     const Body& body) const {
   std::shared_ptr<const Entry> found;
   {
-    const std::vector<uint64_t> key = key_of(arguments);
-    const std::lock_guard lock(mutex_);
-    for (const auto& entry : entries_)
+    const Words key = key_of(arguments);
+    const std::lock_guard lock(kept_->mutex);
+    for (const auto& entry : kept_->entries)
       if (entry->key == key) found = entry;
   }
   if (found && audit_mode()) {
@@ -311,8 +274,12 @@ std::shared_ptr<const Replays::Entry> Replays::find(const ReplayValues& argument
     const std::vector<Tensor> stand_ins = stand_ins_for(arguments.tensors);
     record::RecordScope scope(inspector);
     const ReplayValues result = body(stand_ins);
-    compare(scope.recorder().trace(), found->trace, found->arguments, stand_ins);
-    check(result.words == found->result,
+    const Graph now = graph_of_body(scope.recorder(), stand_ins, result);
+    if (const Difference difference = now.difference(found->graph))
+      fail("replay audit: ", difference.str(),
+           ".\nThe function is not pure: with the same arguments it did something else when it was "
+           "recorded. Compile it without replay.");
+    check(result.key->words == found->result,
           "replay audit: the function returns other plain values, or tensors of another kind, than "
           "when it was recorded.\n"
           "It is not pure. Compile it without replay.");
@@ -328,9 +295,10 @@ std::vector<Tensor> Replays::record(const ReplayValues& arguments, const Body& b
   record::RecordScope scope(keeper);
   const ReplayValues result = body(stand_ins);
   check_no_grad(result);
+  entry->graph = graph_of_body(scope.recorder(), stand_ins, result);
   keeper.expect(result);
   scope.finish();
-  entry->result = result.words;
+  entry->result = result.key->words;
   entry->form = result.form;
   entry->trace = std::move(keeper.kept());
   entry->arguments = std::move(keeper.inputs());
@@ -361,9 +329,9 @@ std::vector<Tensor> Replays::record(const ReplayValues& arguments, const Body& b
       results.back() = out.of(arguments.tensors[out.index]);
     }
   }
-  const std::lock_guard lock(mutex_);
-  entries_.insert(entries_.begin(), entry);
-  if (entries_.size() > kMostEntries) entries_.pop_back();
+  const std::lock_guard lock(kept_->mutex);
+  kept_->entries.insert(kept_->entries.begin(), entry);
+  if (kept_->entries.size() > kMostEntries) kept_->entries.pop_back();
   return results;
 }
 
@@ -371,7 +339,7 @@ std::vector<Tensor> Replays::run(const Entry& entry, const ReplayValues& argumen
   Trace trace = entry.trace;
   for (const auto& [slot, argument] : entry.arguments) {
     const StoragePtr& storage = arguments.tensors[argument].impl().storage;
-    storage->data();  // computes what is pending, or says why it cannot be
+    storage->make_ready();  // computes what is pending, or says why it cannot be
     trace.held[slot] = storage;
     trace.slots[slot].storage = storage.get();
   }
@@ -379,7 +347,7 @@ std::vector<Tensor> Replays::run(const Entry& entry, const ReplayValues& argumen
   for (SlotId s = 0; s < trace.slots.size(); ++s) {
     Slot& slot = trace.slots[s];
     if (!slot.live) continue;
-    trace.held[s] = made[s] = Storage::create_lazy(slot.bytes);
+    trace.held[s] = made[s] = Storage::create_lazy(slot.bytes, slot.device);
     slot.storage = made[s].get();
   }
   if (!trace.empty()) session_->run(trace);
@@ -397,9 +365,16 @@ std::vector<Tensor> Replays::run(const Entry& entry, const ReplayValues& argumen
   return results;
 }
 
+std::vector<Graph> Replays::graphs() const {
+  const std::lock_guard lock(kept_->mutex);
+  std::vector<Graph> graphs;
+  for (const auto& entry : kept_->entries) graphs.push_back(entry->graph);
+  return graphs;
+}
+
 void Replays::forget() {
-  const std::lock_guard lock(mutex_);
-  entries_.clear();
+  const std::lock_guard lock(kept_->mutex);
+  kept_->entries.clear();
 }
 
 }  // namespace compile_detail

@@ -16,7 +16,6 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <tuple>
@@ -25,7 +24,8 @@
 #include <vector>
 
 #include "grapnel/base/source_site.h"
-#include "grapnel/compile/session.h"
+#include "grapnel/capture/graph.h"
+#include "grapnel/compile/scope.h"
 
 namespace grapnel {
 
@@ -108,14 +108,13 @@ constexpr bool is_replayable() {
 template <class T>
 constexpr bool is_argument() {
   using V = std::remove_cvref_t<T>;
-  return is_replayable<V>() &&
-         (!holds_tensors<V>() || TensorSpan<V> ||
-          (!borrows_tensors<V>() && std::is_copy_constructible_v<V>));
+  return is_replayable<V>() && (!holds_tensors<V>() || TensorSpan<V> ||
+                                (!borrows_tensors<V>() && std::is_copy_constructible_v<V>));
 }
 template <class Result, class... Args>
-inline constexpr bool replayable = !std::is_void_v<Result> && !std::is_reference_v<Result> &&
-                                   std::is_copy_constructible_v<Result> &&
-                                   is_replayable<Result>() && (is_argument<Args>() && ...);
+inline constexpr bool replayable =
+    !std::is_void_v<Result> && !std::is_reference_v<Result> &&
+    std::is_copy_constructible_v<Result> && is_replayable<Result>() && (is_argument<Args>() && ...);
 [[noreturn]] void refuse_types();
 
 /// Calls on_tensor(Tensor&) for all tensors in a value and on_plain(bytes) for all else that is in
@@ -145,12 +144,18 @@ void visit_value(T& value, OnTensor& on_tensor, OnPlain& on_plain) {
   }
 }
 
+/// Plain values, and what tensors look like.
+struct ReplayKey;
+
 /// What a call of a replayed function was given, or has returned.
 struct ReplayValues {
   std::vector<Tensor> tensors;
-  std::vector<uint64_t> words;       ///< plain values, and what tensors look like
+  std::unique_ptr<ReplayKey> key;
   std::shared_ptr<const void> form;  ///< of a result: all of it but its tensors
 
+  ReplayValues();
+  ReplayValues(ReplayValues&&) noexcept;
+  ~ReplayValues();
   void add(const Tensor& t);
   void add(std::string_view plain);
   template <class T>
@@ -169,7 +174,8 @@ class Replays {
   using Body = std::function<ReplayValues(const std::vector<Tensor>&)>;
   struct Entry;
 
-  explicit Replays(std::shared_ptr<Session> session) : session_(std::move(session)) {}
+  explicit Replays(std::shared_ptr<Session> session);
+  ~Replays();
   /// Null if there was no such call yet. In audit mode the body is recorded, too.
   std::shared_ptr<const Entry> find(const ReplayValues& arguments, const Body& body) const;
   /// Records the body and runs it; the tensors of the result. Throws if it does what no pure
@@ -178,12 +184,14 @@ class Replays {
   /// The tensors of the result for these arguments.
   std::vector<Tensor> run(const Entry& entry, const ReplayValues& arguments) const;
   static const void* form_of(const Entry& entry);
+  /// What can be replayed, the last recorded one first.
+  std::vector<Graph> graphs() const;
   void forget();
 
  private:
+  struct Kept;
   std::shared_ptr<Session> session_;
-  mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<const Entry>> entries_;  ///< the last recorded one first
+  std::unique_ptr<Kept> kept_;
 };
 
 /// An argument of one call of the body, with stand-ins for its tensors; see Note [Stand-ins].
@@ -213,7 +221,8 @@ struct Argument<T> {
 template <class Result, class... Args, class F>
 Result replay(Replays& replays, F& fn, Args&&... args) {
   ReplayValues arguments;
-  arguments.words.push_back(typeid(Result(Args...)).hash_code());
+  const size_t type = typeid(Result(Args...)).hash_code();
+  arguments.add_all(type);
   (arguments.add_all(args), ...);
   std::optional<Result> result;
   auto nothing = [](std::string_view) {};

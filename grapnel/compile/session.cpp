@@ -7,12 +7,14 @@
 
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/visit.h"
-#include "grapnel/base/context.h"
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/base/log.h"
+#include "grapnel/base/place.h"
 #include "grapnel/base/source_site.h"
 #include "grapnel/capture/declared.h"
-#include "grapnel/capture/graph.h"
+#include "grapnel/capture/graph_reader.h"
 #include "grapnel/compile/cache.h"
+#include "grapnel/compile/custom.h"
 #include "grapnel/compile/log.h"
 
 namespace grapnel {
@@ -63,9 +65,6 @@ namespace {
 constexpr int64_t kManyGraphs = 64;
 constexpr size_t kReasonsKept = 256;
 
-/// `fullgraph` of compiled functions that are called inside an open recording of this thread.
-constinit thread_local int nested_fullgraph = 0;
-
 /// During a backward pass: " in the tensor hook 'clip' registered at train.cpp:12, at the node of
 /// mul".
 std::string reader() {
@@ -100,17 +99,9 @@ void Session::reset() {
   compiled_.clear();
 }
 
-bool Session::names_hooks() const { return log::enabled(log::Topic::backward); }
-
-namespace {
-/// The text of what was recorded, for GRAPNEL_LOG=backward.
-std::string text_of(const Trace& trace) {
-  std::vector<ValueId> results;
-  for (const Slot& s : trace.slots)
-    if (s.live && s.first != kNone) results.push_back(s.first);
-  return Graph::from_trace(trace, {}, results).str();
+bool Session::names_hooks() const {
+  return options_.compiler || log::enabled(log::Topic::backward);
 }
-}  // namespace
 
 Reason Session::explain_miss(const Trace& trace) const {
   if (last_.words.empty())
@@ -145,6 +136,7 @@ Reason Session::explain_miss(const Trace& trace) const {
 }
 
 void Session::run(Trace& trace) {
+  refuse_inside(options_);
   const CacheKey key(trace.key, options_);
   const auto start = std::chrono::steady_clock::now();
   bool made = false, fell_back = false;
@@ -153,9 +145,10 @@ void Session::run(Trace& trace) {
     try {
       return make_executable(trace, options_);
     } catch (const std::exception& e) {
+      if (options_.compiler) throw;  // the user's own
       if (options_.on_failure == OnFailure::error)
-        fail("compile: backend ", name(options_.backend), " failed: ",
-             base::without_places(e.what()));
+        fail("compile: backend ", name(options_.backend),
+             " failed: ", base::without_places(e.what()));
       failure = base::without_places(e.what());
       fell_back = true;
       return make_op_by_op();
@@ -182,7 +175,8 @@ void Session::run(Trace& trace) {
                    executable->kernels, " kernels, ", executable->epilogues,
                    " of them behind products and ", executable->prologues, " before: ", why.str());
       });
-      if (trace.walked) log::write("grapnel backward: " + text_of(trace));
+      if (trace.walked && log::enabled(log::Topic::backward))
+        log::write("grapnel backward: " + graph_of(trace).str());
       keep(stats_.miss_reasons, std::move(why));
       ++stats_.graphs, ++stats_.misses, ++graphs_of_program;
       stats_.fallbacks += fell_back;
@@ -223,28 +217,37 @@ void Session::run(Trace& trace) {
 
 void Session::on_break(const record::Break& why, const Trace& trace) {
   const std::string where = why.site ? base::describe({why.site}) : "";
-  if (options_.fullgraph || nested_fullgraph > 0)
-    fail("fullgraph: ", why.reason, where.empty() ? "" : " at ", where, reader(), " after ",
-         trace.calls.size(), " recorded ops", trace.calls.empty() ? "" : ", the last of which is ",
-         trace.calls.empty() ? std::string_view() : trace.calls.back().op->name,
-         ".\n",
-         // A backward pass enters what is invoked, to record it.
-         engine::current_node() ? "Make the hook that reads it opaque(...)"
-                                : "Return the tensor and read it outside, wrap the reader in "
-                                  "invoke(...) or opaque(...)",
-         ", or allow breaks with fullgraph = false.");
+  if (options_.fullgraph || this_context.nested_fullgraph > 0)
+    fail_as<GraphBreak>(
+        "fullgraph: ", why.reason, where.empty() ? "" : " at ", where, reader(), " after ",
+        trace.calls.size(), " recorded ops", trace.calls.empty() ? "" : ", the last of which is ",
+        trace.calls.empty() ? std::string_view() : trace.calls.back().op->name, ".\n",
+        // A backward pass enters what is invoked, to record it.
+        engine::current_node() ? "Make the hook that reads it opaque(...)"
+                               : "Return the tensor and read it outside, wrap the reader in "
+                                 "invoke(...) or opaque(...)",
+        ", or allow breaks with fullgraph = false.");
   const std::lock_guard lock(mutex_);
   ++stats_.breaks;
   log::compile([&] { return str("graph break: ", Reason{why.reason, where}.str()); });
   keep_new(stats_.break_reasons, {why.reason, where});
 }
 
+// Who opens recordings has to know of an outer one.
+bool is_nested() { return record::active(); }
+
+std::shared_ptr<Session> make_session(const CompileOptions& options) {
+  return std::make_shared<Session>(options);
+}
+CompileStats stats_of(const Session& session) { return session.stats(); }
+void reset(Session& session) { session.reset(); }
+
 CompileScope::CompileScope(const std::shared_ptr<Session>& session) : session_(session) {
-  if (record::active()) nested_fullgraph += session_->options().fullgraph;
-  else scope_.emplace(*session_);
+  if (is_nested()) this_context.nested_fullgraph += session_->options().fullgraph;
+  else scope_ = std::make_unique<record::RecordScope>(*session_);
 }
 CompileScope::~CompileScope() {
-  if (!scope_) nested_fullgraph -= session_->options().fullgraph;
+  if (!scope_) this_context.nested_fullgraph -= session_->options().fullgraph;
 }
 void CompileScope::finish() {
   if (scope_) scope_->finish();

@@ -6,8 +6,7 @@
 #include <mutex>
 
 #include "grapnel/capture/recorder.h"
-#include "grapnel/compile/options.h"
-#include "grapnel/compile/stats.h"
+#include "grapnel/compile/scope.h"
 
 namespace grapnel::compile_detail {
 
@@ -38,21 +37,6 @@ class Session final : public record::Sink {
   CompileStats stats_;
   Trail last_;
   std::vector<capture::Words> compiled_;  ///< keys in the cache
-};
-
-/// Records until `finish` if nothing is recorded on this thread yet; inside an open recording it
-/// changes nothing but adds `fullgraph`.
-class CompileScope {
- public:
-  explicit CompileScope(const std::shared_ptr<Session>& session);
-  ~CompileScope();
-  CompileScope(const CompileScope&) = delete;
-  CompileScope& operator=(const CompileScope&) = delete;
-  void finish();
-
- private:
-  std::shared_ptr<Session> session_;
-  std::optional<record::RecordScope> scope_;
 };
 
 }  // namespace grapnel::compile_detail

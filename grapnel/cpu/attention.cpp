@@ -24,7 +24,7 @@ struct Heads {
 
   kernels::AttentionRows at(int64_t b, int64_t h, int64_t r = 0) const {
     const int64_t offset = b * batch + h * head + r * row;
-    return {tensor.impl().data() + offset * static_cast<int64_t>(tensor.element_size()), row};
+    return {tensor.impl().host() + offset * static_cast<int64_t>(tensor.element_size()), row};
   }
 
  private:
@@ -48,7 +48,7 @@ kernels::AttentionArgs sizes_of(const Tensor& q, const Tensor& k, const Tensor& 
 
 /// For a result that no key reached.
 void store_zeros(const Tensor& out, const Tensor& buffer) {
-  if (buffer.numel() > 0) std::memset(buffer.impl().data(), 0, buffer.nbytes());
+  if (buffer.numel() > 0) std::memset(buffer.impl().host(), 0, buffer.nbytes());
   store_result(out, buffer);
 }
 

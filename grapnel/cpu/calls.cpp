@@ -11,7 +11,7 @@ namespace {
 template <class Bad>
 int64_t find_first(const Tensor& t, Bad bad) {
   const Tensor values = dense(t, kInt64);
-  const int64_t* x = reinterpret_cast<const int64_t*>(values.impl().data());
+  const int64_t* x = reinterpret_cast<const int64_t*>(values.impl().host());
   for (int64_t i = 0; i < values.numel(); ++i)
     if (bad(x[i])) return i;
   return -1;

@@ -41,10 +41,10 @@ void compute(Kernel kernel, const Tensor& a, const Tensor& b, const Tensor& buff
              const Shape& weight, const ConvAttrs& attrs) {
   // Without values or channels there is nothing to sum.
   if (a.numel() == 0 || b.numel() == 0)
-    std::memset(buffer.impl().data(), 0, static_cast<size_t>(buffer.nbytes()));
+    std::memset(buffer.impl().host(), 0, static_cast<size_t>(buffer.nbytes()));
   else
-    kernel(params(x, weight, attrs, buffer.dtype()), dense(a, buffer.dtype()).impl().data(),
-           dense(b, buffer.dtype()).impl().data(), buffer.impl().data());
+    kernel(params(x, weight, attrs, buffer.dtype()), dense(a, buffer.dtype()).impl().host(),
+           dense(b, buffer.dtype()).impl().host(), buffer.impl().host());
 }
 
 using TiledKernel = void (*)(const kernels::ConvParams& p, const void* a, const void* b,
@@ -65,13 +65,13 @@ void compute_tiles(TiledKernel kernel, const Tensor& a, const Tensor& b, const T
   const auto finished = [&](const kernels::Tile& tile) {
     if (rounds)
       for (int64_t i = 0, at = tile.begin; i < tile.rows; ++i, at += tile.pitch)
-        store(buffer.impl().data() + at * from_size, out.impl().data() + at * to_size, 1,
+        store(buffer.impl().host() + at * from_size, out.impl().host() + at * to_size, 1,
               tile.cols);
     done(tile);
   };
   if (fill) {
-    kernel(params(x, weight, attrs, wide), nullptr, dense(b, wide).impl().data(),
-           buffer.impl().data(), finished, fill);
+    kernel(params(x, weight, attrs, wide), nullptr, dense(b, wide).impl().host(),
+           buffer.impl().host(), finished, fill);
     return;
   }
   const bool empty = a.numel() == 0 || b.numel() == 0;
@@ -97,11 +97,11 @@ void add_bias(const Tensor& bias, const Tensor& out, const kernels::Tile& tile) 
   for (int64_t channel = 0; channel < channels; channel += together) {
     const int64_t count = std::min(together, channels - channel), length = count * pixels;
     for (int64_t k = 0; k < count; ++k)
-      repeat(bias.impl().data() + (first + channel + k) % out.size(1) * size, 0,
+      repeat(bias.impl().host() + (first + channel + k) % out.size(1) * size, 0,
              repeated + k * pixels * size, std::min(block, pixels));
     for (int64_t image = 0; image < tile.rows; ++image) {
       char* const line =
-          out.impl().data() + (tile.begin + image * tile.pitch + channel * pixels) * size;
+          out.impl().host() + (tile.begin + image * tile.pitch + channel * pixels) * size;
       for (int64_t i = 0; i < length; i += block) {
         char* const values = line + i * size;
         const void* operands[] = {values, repeated};
@@ -111,15 +111,13 @@ void add_bias(const Tensor& bias, const Tensor& out, const kernels::Tile& tile) 
   }
 }
 
-}  // namespace
-
-void run_conv2d(Inputs in, const void* attrs, const Tensor& out, kernels::TileFn done,
-                kernels::TileFn fill) {
+void run_conv2d(Inputs in, const void* attrs, const Tensor& out, kernels::TileFn done = {},
+                kernels::TileFn fill = {}) {
   compute_tiles(kernels::conv2d, *in[0], *in[1], out, in[0]->shape(), in[1]->shape(),
                 *static_cast<const ConvAttrs*>(attrs), done, fill);
 }
 void run_conv2d_backward_input(Inputs in, const void* attrs, const Tensor& out,
-                               kernels::TileFn done, kernels::TileFn fill) {
+                               kernels::TileFn done = {}, kernels::TileFn fill = {}) {
   compute_tiles(kernels::conv2d_backward_data, *in[0], *in[1], out, out.shape(), in[1]->shape(),
                 *static_cast<const ConvAttrs*>(attrs), done, fill);
 }
@@ -133,6 +131,17 @@ bool conv2d_backward_input_in_pieces(Inputs in, const void* attrs, const Tensor&
   return kernels::comes_in_images(
       params(out.shape(), in[1]->shape(), *static_cast<const ConvAttrs*>(attrs), wide_type(out)),
       false);
+}
+
+}  // namespace
+
+template <>
+Tiles tiles<Conv2d>() {
+  return {run_conv2d, conv2d_in_pieces, /*copies_strided=*/true};
+}
+template <>
+Tiles tiles<Conv2dBackwardInput>() {
+  return {run_conv2d_backward_input, conv2d_backward_input_in_pieces, /*copies_strided=*/true};
 }
 
 template <>

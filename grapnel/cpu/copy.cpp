@@ -8,6 +8,7 @@
 #include "grapnel/cpu/loop_nest.h"
 #include "grapnel/cpu/raw.h"
 #include "grapnel/cpu/run.h"
+#include "grapnel/ops/evaluator.h"
 
 namespace grapnel::cpu {
 
@@ -41,7 +42,7 @@ void copy_row(size_t size, char* to, int64_t to_stride, const char* from, int64_
 /// Whether `t` is a plain number all of whose bits are 0, in every type.
 bool is_zero(const Tensor& t) {
   constexpr char zeros[8] = {};
-  return t.impl().wrapped_number && std::memcmp(t.impl().data(), zeros, t.element_size()) == 0;
+  return t.impl().wrapped_number && std::memcmp(t.impl().host(), zeros, t.element_size()) == 0;
 }
 
 }  // namespace
@@ -88,6 +89,11 @@ void run<Clone>(Inputs in, const Clone::Attrs&, std::span<Tensor> out) {
 template <>
 void run<Convert>(Inputs in, const Convert::Attrs&, std::span<Tensor> out) {
   cpu::copy(out[0], *in[0]);
+}
+
+template <>
+void run<ToDevice>(Inputs in, const ToDevice::Attrs&, std::span<Tensor> out) {
+  evaluator_of(out[0].device()).copy(out[0], *in[0]);  // the work of the side that is not the CPU
 }
 
 template <>

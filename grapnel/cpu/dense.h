@@ -9,7 +9,7 @@ namespace grapnel::cpu {
 /// copy without history.
 inline Tensor dense(const Tensor& t, DType dtype) {
   if (t.dtype() == dtype && t.is_contiguous()) return t;
-  Tensor copy(TensorImpl::empty(t.shape(), dtype));
+  Tensor copy(TensorImpl::empty(t.shape(), dtype, kCPU));
   cpu::copy(copy, t);
   return copy;
 }
@@ -24,7 +24,7 @@ inline Tensor converted(const Tensor& t, DType dtype) {
 inline Tensor result_buffer(const Tensor& out, DType dtype) {
   return out.dtype() == dtype && out.is_contiguous()
              ? out
-             : Tensor(TensorImpl::empty(out.shape(), dtype));
+             : Tensor(TensorImpl::empty(out.shape(), dtype, kCPU));
 }
 inline void store_result(const Tensor& out, const Tensor& buffer) {
   if (!out.is_same(buffer)) cpu::copy(out, buffer);

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "grapnel/base/thread_pool.h"
 #include "grapnel/cpu/dense.h"
 #include "grapnel/cpu/run.h"
 #include "grapnel/ops/list.h"
@@ -38,7 +39,7 @@ class CpuEvaluator final : public Evaluator {
  public:
   constexpr CpuEvaluator() = default;
   Tensor empty(const TensorSpec& spec) override {
-    return Tensor(TensorImpl::empty(spec.sizes, spec.dtype));
+    return Tensor(TensorImpl::empty(spec.sizes, spec.dtype, spec.device));
   }
   void run(const Op& op, Inputs inputs, const void* attrs, std::span<Tensor> out) override {
     Runs<AllOps>::table[op.number](op, inputs, attrs, out);
@@ -46,7 +47,12 @@ class CpuEvaluator final : public Evaluator {
   void copy(const Tensor& target, const Tensor& source) override { cpu::copy(target, source); }
   void read(const Tensor& t, void* host) override {
     const Tensor values = cpu::dense(t, t.dtype());
-    if (values.numel() > 0) std::memcpy(host, values.impl().data(), values.nbytes());
+    if (values.numel() > 0) std::memcpy(host, values.impl().host(), values.nbytes());
+  }
+  ShareOut share_out() const override {
+    return [](int64_t count, const std::function<void(int64_t, int64_t)>& piece) {
+      base::parallel_for(count, 1, piece);
+    };
   }
 };
 
@@ -54,6 +60,13 @@ constinit CpuEvaluator the_cpu;
 
 }  // namespace
 
-Evaluator& evaluator_of(Device) { return the_cpu; }
+namespace {
+DeviceTable<Evaluator> on_devices;
+}  // namespace
+
+Evaluator& evaluator_of(Device device) {
+  return device.is_cpu() ? static_cast<Evaluator&>(the_cpu) : on_devices[device];
+}
+void provide(Device device, Evaluator* evaluator) { on_devices.set(device, evaluator); }
 
 }  // namespace grapnel

@@ -17,7 +17,7 @@ int64_t position_count(const Shape& x, const Shape& dims) {
 
 /// How far from the start of x each position is, in elements.
 std::vector<int64_t> offsets_in(const Tensor& x, const Shape& dims, const Tensor& positions) {
-  const auto* p = reinterpret_cast<const int64_t*>(positions.impl().data());
+  const auto* p = reinterpret_cast<const int64_t*>(positions.impl().host());
   std::vector<int64_t> offsets(static_cast<size_t>(positions.numel()));
   // Dimensions that lie evenly in memory are counted through in one stride.
   Shape sizes, strides;
@@ -145,10 +145,10 @@ void run<IndexBackward>(Inputs in, const IndexBackward::Attrs& a, std::span<Tens
   Tensor positions = checked_positions(*in[1], a.sizes, a.dims, IndexBackward::name), rows = *in[0];
   if (a.skip >= 0) {
     // Rows at the skipped position become zeros.
-    rows = Tensor(TensorImpl::empty(in[0]->shape(), in[0]->dtype()));
+    rows = Tensor(TensorImpl::empty(in[0]->shape(), in[0]->dtype(), kCPU));
     cpu::copy(rows, *in[0]);
     visit_word(rows.dtype(), [&]<class W>() {
-      const auto* p = reinterpret_cast<const int64_t*>(positions.impl().data());
+      const auto* p = reinterpret_cast<const int64_t*>(positions.impl().host());
       walk_rows(out[0], a.dims, positions, rows, LineOrder::free,
                 [&](const LinePiece<2>& piece, const int64_t*) {
                   piece.for_each([&](int64_t j, int64_t i) {

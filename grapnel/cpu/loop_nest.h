@@ -34,7 +34,7 @@ struct LoopNest {
   void add(const Tensor& t) {
     const TensorImpl& impl = t.impl();
     Operand& o = operands[count++];
-    o.data = impl.data();
+    o.data = impl.host();
     o.dtype = impl.dtype;
     const int missing = rank - impl.sizes.size();
     for (int i = 0; i < rank; ++i)

@@ -120,9 +120,9 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& c, Compute compute
     int64_t at[3] = {};
     for (int64_t i = batches.rank - 1, rest = o; i >= 0; rest /= batches.sizes[i], --i)
       for (int k = 0; k < 3; ++k) at[k] += rest % batches.sizes[i] * batches.strides[k][i];
-    args.a = steps.fill ? nullptr : a.impl().data() + at[0] * size;
-    args.b = b.impl().data() + at[1] * size;
-    args.c = c.dtype() == a.dtype() ? c.impl().data() + at[2] * size : nullptr;
+    args.a = steps.fill ? nullptr : a.impl().host() + at[0] * size;
+    args.b = b.impl().host() + at[1] * size;
+    args.c = c.dtype() == a.dtype() ? c.impl().host() + at[2] * size : nullptr;
     const auto moved = [](const kernels::TileFn& fn, int64_t by) {
       return [&fn, by](kernels::Tile tile) {
         tile.begin += by;
@@ -141,20 +141,20 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& c, Compute compute
 
 /// What a looks like as `dtype`.
 Tensor without_memory(const Tensor& a, DType dtype) {
-  return Tensor(TensorImpl::create(Storage::create_lazy(0), dtype, a.shape(), a.impl().strides));
+  return Tensor(
+      TensorImpl::create(Storage::create_lazy(0, kCPU), dtype, a.shape(), a.impl().strides));
 }
 
-}  // namespace
-
-void run_matmul(const Tensor& a, const Tensor& b, const Tensor& out, kernels::TileFn done,
-                kernels::TileFn fill) {
+/// a @ b, rounded once to the type of `out`.
+void run_matmul(const Tensor& a, const Tensor& b, const Tensor& out, kernels::TileFn done = {},
+                kernels::TileFn fill = {}) {
   if (out.numel() == 0) return;
   const Compute compute = compute_type(out.dtype());
   const DType wide = dtype_of(compute);
   const Tensor left = fill ? without_memory(a, wide) : converted(a, wide),
                right = converted(b, wide);
   if (!out.is_contiguous()) {
-    const Tensor dense_out(TensorImpl::empty(out.shape(), wide));
+    const Tensor dense_out(TensorImpl::empty(out.shape(), wide, kCPU));
     multiply(left, right, dense_out, compute, {});
     return cpu::copy(out, dense_out);
   }
@@ -167,7 +167,7 @@ void run_matmul(const Tensor& a, const Tensor& b, const Tensor& out, kernels::Ti
   const auto round = [&](const kernels::Tile& tile) {
     for (int64_t i = 0; i < tile.rows; ++i)
       store(static_cast<const char*>(tile.local) + i * tile.cols * from_size,
-            out.impl().data() + (tile.begin + i * tile.pitch) * to_size, 1, tile.cols);
+            out.impl().host() + (tile.begin + i * tile.pitch) * to_size, 1, tile.cols);
   };
   multiply(left, right, out, compute, {.take = round, .done = done, .fill = fill});
 }
@@ -176,6 +176,29 @@ bool matmul_in_pieces(const Tensor& a, const Tensor& b, const Tensor& out) {
   bool once = false;
   multiply(a, b, out, compute_type(out.dtype()), {}, &once);
   return once;
+}
+
+/// The tiles of an op whose factors are the inputs `first` and the one behind it.
+template <int first>
+constexpr Tiles product_of_inputs{
+    .product =
+        [](Inputs in, const void*, const Tensor& out, kernels::TileFn done, kernels::TileFn fill) {
+          run_matmul(*in[first], *in[first + 1], out, done, fill);
+        },
+    .in_pieces =
+        [](Inputs in, const void*, const Tensor& out) {
+          return matmul_in_pieces(*in[first], *in[first + 1], out);
+        }};
+
+}  // namespace
+
+template <>
+Tiles tiles<MatMul>() {
+  return product_of_inputs<0>;
+}
+template <>
+Tiles tiles<Addmm>() {
+  return product_of_inputs<1>;
 }
 
 template <>
@@ -200,7 +223,7 @@ void run<Addmm>(Inputs in, const Addmm::Attrs& attrs, std::span<Tensor> out) {
     return;
   }
   if (attrs.beta != 1) {
-    Tensor scaled(TensorImpl::empty(x.shape(), x.dtype()));
+    Tensor scaled(TensorImpl::empty(x.shape(), x.dtype(), kCPU));
     compute<Mul>(scaled, x, number_like(x, attrs.beta));
     x = scaled;
   }

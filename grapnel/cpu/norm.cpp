@@ -21,7 +21,7 @@ struct Memory {
   Tensor tensor;
   char* data = nullptr;
   explicit Memory(Tensor t) : tensor(std::move(t)) {
-    if (tensor.defined()) data = tensor.impl().data();
+    if (tensor.defined()) data = tensor.impl().host();
   }
   static Memory of(const Tensor& t, DType wide) {
     return Memory(t.defined() ? dense(t, wide) : Tensor());

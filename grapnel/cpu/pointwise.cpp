@@ -127,12 +127,13 @@ Plain plainness(Inputs inputs, const TensorImpl& out, DType computed) {
   return result;
 }
 
-void run_blocks(Inputs inputs, const TensorImpl& out, kernels::PointwiseFn kernel, int64_t begin,
-                int64_t end) {
+[[gnu::always_inline]] inline void run_blocks(Inputs inputs, const TensorImpl& out,
+                                              kernels::PointwiseFn kernel, int64_t begin,
+                                              int64_t end) {
   const int64_t skip = begin * static_cast<int64_t>(element_size(out.dtype));
   const void* in[kMaxInputs];
-  for (size_t i = 0; i < inputs.size(); ++i) in[i] = inputs[i]->impl().data() + skip;
-  kernel(in, out.data() + skip, end - begin);
+  for (size_t i = 0; i < inputs.size(); ++i) in[i] = inputs[i]->impl().host() + skip;
+  kernel(in, out.host() + skip, end - begin);
 }
 
 /// The same where numbers stand among the operands: each is repeated to fill a block.
@@ -148,12 +149,12 @@ void run_blocks_and_numbers(Inputs inputs, const TensorImpl& out, kernels::Point
     const bool number = !(t.sizes == out.sizes && t.dtype == out.dtype);
     if (number)
       kernels::table().load[static_cast<int>(t.dtype)][static_cast<int>(compute_type(out.dtype))](
-          t.data(), 0, repeated[i], block);
-    in[i] = number ? repeated[i] : t.data() + begin * size;
+          t.host(), 0, repeated[i], block);
+    in[i] = number ? repeated[i] : t.host() + begin * size;
     step[i] = number ? 0 : block * size;
   }
   for (; begin < end; begin += block) {
-    kernel(in, out.data() + begin * size, std::min(block, end - begin));
+    kernel(in, out.host() + begin * size, std::min(block, end - begin));
     for (size_t i = 0; i < inputs.size(); ++i) in[i] = static_cast<const char*>(in[i]) + step[i];
   }
 }
@@ -189,7 +190,7 @@ void run_pointwise(const Op& op, Inputs inputs, const void*, std::span<Tensor> o
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& in = *inputs[i];
     if (clashes(in.impl(), target)) {
-      copies[i] = Tensor(TensorImpl::empty(in.shape(), in.dtype()));
+      copies[i] = Tensor(TensorImpl::empty(in.shape(), in.dtype(), kCPU));
       cpu::copy(copies[i], in);
     }
     nest.add(copies[i].defined() ? copies[i] : in);

@@ -12,7 +12,7 @@ namespace {
 
 template <class T>
 T* data(const Tensor& t) {
-  return reinterpret_cast<T*>(t.impl().data());
+  return reinterpret_cast<T*>(t.impl().host());
 }
 
 /// `image` and `pooled` are the shapes on the two sides of a pooling.

@@ -12,7 +12,7 @@ namespace {
 template <class Fn>
 void for_nonzero(const Tensor& x, Fn fn) {
   const Tensor mask = dense(x, kBool);
-  const auto* on = reinterpret_cast<const bool*>(mask.impl().data());
+  const auto* on = reinterpret_cast<const bool*>(mask.impl().host());
   for (int64_t i = 0; i < mask.numel(); ++i)
     if (on[i]) fn(i);
 }
@@ -57,9 +57,9 @@ void copy_triangle(const Tensor& x, const Tensor& out, Range kept_columns) {
 template <>
 void run<RavelIndex>(Inputs in, const RavelIndex::Attrs& a, std::span<Tensor> out) {
   set_zero(out[0]);
-  auto* result = reinterpret_cast<int64_t*>(out[0].impl().data());
-  const Tensor wrapped(TensorImpl::empty(out[0].shape(), kInt64));
-  auto* index = reinterpret_cast<int64_t*>(wrapped.impl().data());
+  auto* result = reinterpret_cast<int64_t*>(out[0].impl().host());
+  const Tensor wrapped(TensorImpl::empty(out[0].shape(), kInt64, kCPU));
+  auto* index = reinterpret_cast<int64_t*>(wrapped.impl().host());
   for (int k = 0; k < a.sizes.size(); ++k) {
     cpu::copy(wrapped, *in[static_cast<size_t>(k)]);
     const int64_t n = wrapped.numel(), size = a.sizes[k];
@@ -73,7 +73,7 @@ void run<RavelIndex>(Inputs in, const RavelIndex::Attrs& a, std::span<Tensor> ou
 
 template <>
 void run<MaskPositions>(Inputs in, const MaskPositions::Attrs& a, std::span<Tensor> out) {
-  auto* p = reinterpret_cast<int64_t*>(out[0].impl().data());
+  auto* p = reinterpret_cast<int64_t*>(out[0].impl().host());
   int64_t found = 0;
   for_nonzero(*in[0], [&](int64_t n) {
     if (found < a.count) p[found] = n;
@@ -85,7 +85,7 @@ void run<MaskPositions>(Inputs in, const MaskPositions::Attrs& a, std::span<Tens
 template <>
 void run<Nonzero>(Inputs in, const Nonzero::Attrs& a, std::span<Tensor> out) {
   const Shape& sizes = in[0]->shape();
-  auto* p = reinterpret_cast<int64_t*>(out[0].impl().data());
+  auto* p = reinterpret_cast<int64_t*>(out[0].impl().host());
   int64_t found = 0;
   for_nonzero(*in[0], [&](int64_t n) {
     if (found++ >= a.count) return;
@@ -103,8 +103,8 @@ void run<OneHot>(Inputs in, const OneHot::Attrs& a, std::span<Tensor> out) {
   const Tensor classes = dense(*in[0], kInt64);
   check_index_bounds(classes, a.count, in[0]->dim(), OneHot::name);
   set_zero(out[0]);
-  const auto* index = reinterpret_cast<const int64_t*>(classes.impl().data());
-  auto* result = reinterpret_cast<int64_t*>(out[0].impl().data());
+  const auto* index = reinterpret_cast<const int64_t*>(classes.impl().host());
+  auto* result = reinterpret_cast<int64_t*>(out[0].impl().host());
   for (int64_t i = 0; i < classes.numel(); ++i) result[i * a.count + index[i]] = 1;
 }
 

@@ -2,15 +2,17 @@
 
 #include <cstring>
 
+#include "grapnel/base/error_kinds.h"
+
 namespace grapnel::cpu {
 
 void set_zero(const Tensor& fresh) {
-  std::memset(fresh.impl().data(), 0, static_cast<size_t>(fresh.nbytes()));
+  std::memset(fresh.impl().host(), 0, static_cast<size_t>(fresh.nbytes()));
 }
 
 Tensor apart_from(const Tensor& source, const Tensor& target) {
   if (!source.is_alias_of(target)) return source;
-  Tensor copy(TensorImpl::empty(source.shape(), source.dtype()));
+  Tensor copy(TensorImpl::empty(source.shape(), source.dtype(), kCPU));
   cpu::copy(copy, source);
   return copy;
 }
@@ -41,7 +43,7 @@ void add_in_order(const Tensor& target, const Tensor& source) {
 }
 
 void check_index_bounds(const Tensor& index, int64_t size, int64_t dim, std::string_view op) {
-  const auto* values = reinterpret_cast<const int64_t*>(index.impl().data());
+  const auto* values = reinterpret_cast<const int64_t*>(index.impl().host());
   const int64_t n = index.numel();
   // One comparison per element: negative numbers are large as unsigned ones.
   const auto limit = static_cast<uint64_t>(size);
@@ -58,11 +60,11 @@ void check_index_bounds(const Tensor& index, int64_t size, int64_t dim, std::str
     rest /= extent;
   }
   if (size == 0)
-    fail(op, ": index ", values[bad], " at position ", position, " of the index, but dimension ",
-         dim, " has size 0.");
-  fail(op, ": index ", values[bad], " at position ", position,
-       " of the index is out of range for dimension ", dim, " with size ", size,
-       ".\nIndices run from 0 to ", size - 1, " here.");
+    fail_as<IndexError>(op, ": index ", values[bad], " at position ", position,
+                        " of the index, but dimension ", dim, " has size 0.");
+  fail_as<IndexError>(op, ": index ", values[bad], " at position ", position,
+                      " of the index is out of range for dimension ", dim, " with size ", size,
+                      ".\nIndices run from 0 to ", size - 1, " here.");
 }
 
 }  // namespace grapnel::cpu

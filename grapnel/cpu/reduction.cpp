@@ -66,7 +66,7 @@ class Reducer {
  public:
   Reducer(const Op& op, const Tensor& x, const Layout& layout, Compute compute, char* results)
       : layout_(layout),
-        data_(x.impl().data()),
+        data_(x.impl().host()),
         kernel_(kernels::table().reduce[op.index][static_cast<int>(compute)]),
         load_(kernels::table().load[static_cast<int>(x.dtype())][static_cast<int>(compute)]),
         size_(static_cast<int64_t>(element_size(dtype_of(compute)))),
@@ -192,7 +192,7 @@ void run_reduction(const Op& op, Inputs inputs, const void* attrs, std::span<Ten
   const Compute compute = compute_type(x.dtype());
   if (x.dtype() != dtype_of(compute) && Layout(x, dims).columns()) {
     // Columns are read in place by the kernel, so narrow types are widened first.
-    Tensor wide(TensorImpl::empty(x.shape(), dtype_of(compute)));
+    Tensor wide(TensorImpl::empty(x.shape(), dtype_of(compute), kCPU));
     cpu::copy(wide, x);
     x = wide;
   }
@@ -200,13 +200,13 @@ void run_reduction(const Op& op, Inputs inputs, const void* attrs, std::span<Ten
   if (layout.outputs == 0) return;
   const DType wide_type = dtype_of(compute);
   const bool direct = out[0].dtype() == wide_type && out[0].is_contiguous();
-  Tensor results = direct ? out[0] : Tensor(TensorImpl::empty(out[0].shape(), wide_type));
-  Reducer reducer(op, x, layout, compute, results.impl().data());
+  Tensor results = direct ? out[0] : Tensor(TensorImpl::empty(out[0].shape(), wide_type, kCPU));
+  Reducer reducer(op, x, layout, compute, results.impl().host());
   reducer.run();
   if (reducer.kernel().finish)
-    reducer.kernel().finish(results.impl().data(), layout.outputs, layout.count);
+    reducer.kernel().finish(results.impl().host(), layout.outputs, layout.count);
   if (layout.count == 0 && op.name == "sum")
-    std::memset(results.impl().data(), 0, static_cast<size_t>(results.nbytes()));
+    std::memset(results.impl().host(), 0, static_cast<size_t>(results.nbytes()));
   if (!direct) cpu::copy(out[0], results);
 }
 

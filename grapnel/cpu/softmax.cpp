@@ -31,7 +31,7 @@ void for_rows(const Tensor& x, int64_t n, const Rows& rows) {
 }
 /// Where row r of a dense tensor begins.
 char* row(const Tensor& t, int64_t r, int64_t n) {
-  return t.impl().data() + r * n * static_cast<int64_t>(t.element_size());
+  return t.impl().host() + r * n * static_cast<int64_t>(t.element_size());
 }
 bool lies_in_rows(const Tensor& x, int64_t dim) {
   return x.dim() == 0 || contiguous_strides(x.shape())[static_cast<int>(dim)] == 1;
@@ -42,7 +42,7 @@ template <class D>
 Tensor reduced(const Tensor& x, int64_t dim) {
   Shape sizes = x.shape();
   sizes[static_cast<int>(dim)] = 1;
-  Tensor out(TensorImpl::empty(sizes, x.dtype()));
+  Tensor out(TensorImpl::empty(sizes, x.dtype(), kCPU));
   const Tensor* list[] = {&x};
   const ReduceAttrs attrs{.dims = {dim}, .keepdim = true};
   run_reduction(op_of<D>, list, &attrs, {&out, 1});
@@ -54,7 +54,7 @@ Tensor reduced(const Tensor& x, int64_t dim) {
 void run_steps(const Tensor& x, Tensor y, int64_t dim, bool log_of_it) {
   compute<Sub>(y, x, reduced<Amax>(x, dim));
   if (log_of_it) {
-    Tensor e(TensorImpl::empty(x.shape(), x.dtype()));
+    Tensor e(TensorImpl::empty(x.shape(), x.dtype(), kCPU));
     compute<Exp>(e, y);
     Tensor sums = reduced<Sum>(e, dim);
     compute<Log>(sums, sums);
@@ -89,7 +89,7 @@ void run_backward_steps(const Tensor& g, const Tensor& y, Tensor gx, int64_t dim
     compute<Sub>(gx, g, gx);
   } else {
     compute<Mul>(gx, g, y);
-    Tensor part(TensorImpl::empty(y.shape(), y.dtype()));
+    Tensor part(TensorImpl::empty(y.shape(), y.dtype(), kCPU));
     compute<Mul>(part, y, reduced<Sum>(gx, dim));
     compute<Sub>(gx, gx, part);
   }

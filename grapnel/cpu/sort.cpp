@@ -91,7 +91,7 @@ void extremes(const Tensor& in, const Tensor& values, const Tensor& positions, i
     if (i != dim) g.strides[i] = strides[i];
   const Tensor at = make_alias(positions, g);
   visit_compute(x.dtype(), [&]<class T>() {
-    const Tensor best(TensorImpl::empty(kept, x.dtype()));
+    const Tensor best(TensorImpl::empty(kept, x.dtype(), kCPU));
     for_lines<3>(in.shape(), dim, {x, at, make_alias(best, {g.sizes, g.strides, 0})},
                  LineOrder::kept, [&](const LinePiece<3>& p) {
                    p.for_each([&](int64_t j, int64_t i) {

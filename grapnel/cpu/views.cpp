@@ -47,7 +47,7 @@ struct Window {
     const int64_t end = std::max({base_end, end_of(a.view, "as_strided"), begin});
     borrowed = values.defined() && begin == a.base.offset && end == base_end &&
                make_alias(values, {a.base.sizes, a.base.strides, 0}).is_contiguous();
-    memory = borrowed ? values : Tensor(TensorImpl::empty({end - begin}, dtype));
+    memory = borrowed ? values : Tensor(TensorImpl::empty({end - begin}, dtype, kCPU));
     if (!borrowed) set_zero(memory);
     base = alias(a.base, begin);
     view = alias(a.view, begin);
@@ -67,8 +67,8 @@ void share_among_base(const Window& w, const StridedAttrs& a) {
   const Window counts(a, w.memory.dtype());
   add_in_order(counts.base, wrap_number(1));
   visit_dtype(w.memory.dtype(), [&]<class T>() {
-    T* values = reinterpret_cast<T*>(w.memory.impl().data());
-    const T* count = reinterpret_cast<const T*>(counts.memory.impl().data());
+    T* values = reinterpret_cast<T*>(w.memory.impl().host());
+    const T* count = reinterpret_cast<const T*>(counts.memory.impl().host());
     for (int64_t i = 0; i < w.memory.numel(); ++i)
       if (count[i] != T(0)) values[i] = static_cast<T>(values[i] / count[i]);
   });

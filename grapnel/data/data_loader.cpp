@@ -10,6 +10,7 @@
 
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/checked.h"
+#include "grapnel/base/context.h"
 #include "grapnel/base/on_this_thread.h"
 #include "grapnel/base/threads.h"
 
@@ -81,6 +82,7 @@ class Epoch::Work {
   void work() {
     // The pool is the training loop's.
     const base::OnThisThread scope;
+    const ModesScope as_reader(modes_);
     for (;;) {
       int64_t number;
       {
@@ -104,6 +106,7 @@ class Epoch::Work {
   }
 
   const base::HomeProcess home_;
+  const Modes modes_ = this_context.modes;
   const DatasetPtr dataset_;
   const int64_t batch_size_;
   const uint64_t seed_;

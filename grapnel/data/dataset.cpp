@@ -4,6 +4,7 @@
 
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
+#include "grapnel/ops/vectors.h"
 
 namespace grapnel::data {
 
@@ -40,8 +41,8 @@ Example TensorDataset::get(int64_t index, Generator&) const {
 
 Example TensorDataset::get_batch(std::span<const int64_t> indices, std::span<Generator>) const {
   for (const int64_t i : indices) check_index(i);
-  const Tensor rows = empty({static_cast<int64_t>(indices.size())}, kInt64);
-  std::ranges::copy(indices, rows.data_ptr<int64_t>());
+  const Tensor rows =
+      from_vector(std::vector<int64_t>(indices.begin(), indices.end())).to(data_.device());
   return {data_.index_select(0, rows),
           target_.defined() ? target_.index_select(0, rows) : Tensor()};
 }

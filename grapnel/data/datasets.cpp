@@ -8,6 +8,7 @@
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
 #include "grapnel/io/file.h"
+#include "grapnel/ops/vectors.h"
 
 namespace grapnel::data {
 
@@ -53,7 +54,8 @@ Example FashionMNIST::get_batch(std::span<const int64_t> indices, std::span<Gene
   }();
   constexpr int64_t kPixels = 28 * 28;
   const auto count = static_cast<int64_t>(indices.size());
-  Example out{empty({count, 1, 28, 28}, kFloat32), empty({count}, kInt64)};
+  const TensorOptions here = device(kCPU);
+  Example out{empty({count, 1, 28, 28}, here.dtype(kFloat32)), empty({count}, here.dtype(kInt64))};
   const uint8_t* images = images_.data_ptr<uint8_t>();
   const int64_t* targets = targets_.data_ptr<int64_t>();
   float* to = out.data.data_ptr<float>();
@@ -126,10 +128,10 @@ void TextCorpus::tokenise(const std::string& text, const Options& options) {
         " characters; a window of ", options_.block, " and the character behind it need more.");
   const std::set<std::string> different(all.begin(), all.end());
   vocabulary_.assign(different.begin(), different.end());
-  tokens_ = empty({static_cast<int64_t>(all.size())}, kInt64);
-  auto* to = tokens_.data_ptr<int64_t>();
+  std::vector<int64_t> tokens;
   for (const std::string& c : all)
-    *to++ = std::ranges::lower_bound(vocabulary_, c) - vocabulary_.begin();
+    tokens.push_back(std::ranges::lower_bound(vocabulary_, c) - vocabulary_.begin());
+  tokens_ = from_vector(tokens);
 }
 
 int64_t TextCorpus::size() const {

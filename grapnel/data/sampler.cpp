@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "grapnel/functions/factories.h"
+#include "grapnel/ops/vectors.h"
 
 namespace grapnel::data {
 
@@ -29,9 +30,7 @@ std::vector<int64_t> SequentialSampler::order(int64_t) const {
 }
 
 std::vector<int64_t> RandomSampler::order(int64_t epoch) const {
-  const Tensor shuffled = randperm(size_, generator_of(seed_, epoch));
-  const auto* p = shuffled.data_ptr<int64_t>();
-  return {p, p + size_};
+  return to_vector<int64_t>(randperm(size_, generator_of(seed_, epoch)));
 }
 
 WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, int64_t count,
@@ -47,10 +46,11 @@ WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, int64_
 
 std::vector<int64_t> WeightedRandomSampler::order(int64_t epoch) const {
   const Tensor draws = rand({count_}, generator_of(seed_, epoch), kFloat64);
-  const auto* p = draws.data_ptr<double>();
+  const std::vector<double> p = to_vector<double>(draws);
   std::vector<int64_t> out;
   for (int64_t i = 0; i < count_; ++i)
-    out.push_back(std::ranges::upper_bound(sums_, p[i] * sums_.back()) - sums_.begin());
+    out.push_back(std::ranges::upper_bound(sums_, p[static_cast<size_t>(i)] * sums_.back()) -
+                  sums_.begin());
   return out;
 }
 

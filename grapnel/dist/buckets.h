@@ -9,8 +9,6 @@
 
 namespace grapnel::dist {
 
-inline constexpr int64_t kMiB = 1048576;
-
 /// Which parameters share a bucket.
 struct BucketLayout {
   std::vector<std::vector<size_t>> buckets;  ///< indices of parameters

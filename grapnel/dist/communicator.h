@@ -12,38 +12,11 @@
 #include <vector>
 
 #include "grapnel/dist/call.h"
+#include "grapnel/dist/executor.h"
 #include "grapnel/dist/future.h"
 #include "grapnel/tensor/tensor.h"
 
 namespace grapnel::dist {
-
-/// Something between the ranks went wrong. The group refuses work from then on; ProcessGroup::renew
-/// makes another.
-class CommError : public Error {
- public:
-  using Error::Error;
-};
-/// A collective was not completed in time: a rank is dead, stuck or slow.
-class CommTimeout : public CommError {
- public:
-  using CommError::CommError;
-};
-/// Another rank, or this one, gave the group up.
-class CommAborted : public CommError {
- public:
-  using CommError::CommError;
-};
-/// The ranks did not call the same collective.
-class CommMismatch : public CommError {
- public:
-  using CommError::CommError;
-};
-/// A communication hook, or something after it, threw. The original exception is nested:
-/// std::rethrow_if_nested.
-class CommHookError : public Error {
- public:
-  using Error::Error;
-};
 
 using Clock = std::chrono::steady_clock;
 /// A call with the memory of one rank.

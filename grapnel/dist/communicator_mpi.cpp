@@ -39,8 +39,8 @@ class MpiCommunicator final : public Communicator {
     // Looked at here, since whoever begins the operation may be recording something of its own.
     MpiOperation operation{op->call, nullptr, nullptr};
     try {
-      if (op->input.defined()) operation.input = op->input.data_ptr();
-      if (op->output.defined()) operation.output = op->output.data_ptr();
+      if (op->input.defined()) operation.input = op->input.impl().host();
+      if (op->output.defined()) operation.output = op->output.impl().host();
     } catch (...) {
       return op->done.set_error(std::current_exception());
     }

@@ -16,19 +16,20 @@ namespace {
 /// The memory of a tensor without its state. That belongs to the thread that called: it may record
 /// what comes after the collective while this one is under way.
 Tensor memory_of(const Tensor& t) {
-  return t.defined() ? from_blob(t.data_ptr(), t.sizes(), [t](void*) {}, t.dtype()) : Tensor();
+  return t.defined() ? from_blob(t.data_ptr(), t.sizes(), [t](void*) {}, t.options()) : Tensor();
 }
 
 /// What the ranks of one group or channel have called so far and is not complete.
 struct Line {
   std::string name;
   std::vector<int> world;  ///< numbers of the ranks in the family
-  struct Slot {
+  /// One collective, for which not all ranks have come.
+  struct Meeting {
     std::vector<OperationPtr> ops;
     size_t arrived = 0;
     int first = -1;
   };
-  std::map<uint64_t, Slot> slots;
+  std::map<uint64_t, Meeting> meetings;
   /// By sender, receiver, tag.
   std::map<std::tuple<int, int, int>, std::deque<OperationPtr>> sends, recvs;
   std::map<uint64_t, std::pair<std::vector<int>, std::shared_ptr<Line>>> parts;
@@ -169,24 +170,24 @@ class ThreadFamily {
   using Lock = std::unique_lock<std::mutex>;
 
   void match_collective(Line& line, int rank, const OperationPtr& op, Lock& lock) {
-    Line::Slot& slot = line.slots[op->sequence];
-    if (slot.ops.empty()) slot.ops.resize(line.world.size());
-    if (slot.first < 0) slot.first = rank;
-    const Call& first = slot.ops[static_cast<size_t>(slot.first)]
-                            ? slot.ops[static_cast<size_t>(slot.first)]->call
+    Line::Meeting& meeting = line.meetings[op->sequence];
+    if (meeting.ops.empty()) meeting.ops.resize(line.world.size());
+    if (meeting.first < 0) meeting.first = rank;
+    const Call& first = meeting.ops[static_cast<size_t>(meeting.first)]
+                            ? meeting.ops[static_cast<size_t>(meeting.first)]->call
                             : op->call;
     if (!(first == op->call)) {
       const std::string text = str(
           "the ranks of group '", line.name, "' called different collectives as number ",
-          op->sequence, ": rank ", slot.first, " called ", first.str(), ", rank ", rank, " called ",
+          op->sequence, ": rank ", meeting.first, " called ", first.str(), ", rank ", rank, " called ",
           op->call.str(), ".\nAll ranks must call the same collectives in the same order.");
       return fail(std::make_exception_ptr(CommMismatch(text)), text, lock);
     }
-    slot.ops[static_cast<size_t>(rank)] = op;
-    if (++slot.arrived < line.world.size())
+    meeting.ops[static_cast<size_t>(rank)] = op;
+    if (++meeting.arrived < line.world.size())
       return changed_.notify_all();  // the worker minds the deadline
-    make_ready(std::move(slot.ops));
-    line.slots.erase(op->sequence);
+    make_ready(std::move(meeting.ops));
+    line.meetings.erase(op->sequence);
   }
 
   void match_message(Line& line, int rank, const OperationPtr& op, Lock& lock) {
@@ -244,8 +245,8 @@ class ThreadFamily {
 
   void time_out(const Line& line, const Operation& op, Lock& lock) {
     std::string missing;
-    if (const auto it = line.slots.find(op.sequence);
-        !op.call.is_point_to_point() && it != line.slots.end()) {
+    if (const auto it = line.meetings.find(op.sequence);
+        !op.call.is_point_to_point() && it != line.meetings.end()) {
       for (size_t r = 0; r < line.world.size(); ++r)
         if (!it->second.ops[r]) missing += str(missing.empty() ? "" : ", ", "rank ", r);
     } else {

@@ -5,9 +5,11 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/meta.h"
 #include "grapnel/dist/hooks.h"
+#include "grapnel/dist/reducer.h"
 #include "grapnel/dist/replicas.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
+#include "grapnel/ops/vectors.h"
 
 namespace grapnel::dist {
 
@@ -43,6 +45,10 @@ std::vector<Parameter> trained_parameters(const nn::Module& module) {
 }
 
 }  // namespace
+
+std::shared_ptr<ProcessGroup> detail::StateOf<ProcessGroup&>::hold(const ProcessGroup& group) {
+  return std::make_shared<ProcessGroup>(group);
+}
 
 NoSync::NoSync(DataParallelModule& model) : model_(model), before_(model.sync_) {
   check(!model.optimizer_inside_,
@@ -98,6 +104,21 @@ void DataParallelModule::reset(const ProcessGroup& group) {
   reducer_->reset(own);
 }
 
+void DataParallelModule::set_static_graph() { reducer_->set_static_graph(); }
+const ProcessGroup& DataParallelModule::group() const { return reducer_->group(); }
+ReducerStats DataParallelModule::stats() const { return reducer_->stats(); }
+std::vector<std::vector<size_t>> DataParallelModule::bucket_layout() const {
+  return reducer_->layout();
+}
+bool DataParallelModule::marks_outputs() const {
+  return syncing_ &&
+         (reducer_->options().find_unused_parameters || reducer_->options().static_graph);
+}
+HookHandle DataParallelModule::add_after_reduction_hook(const Tensor& parameter,
+                                                        std::function<void(const Tensor&)> hook,
+                                                        HookOptions options) {
+  return reducer_->add_after_reduction_hook(parameter, std::move(hook), std::move(options));
+}
 void DataParallelModule::set_hook(CommHook hook) { reducer_->set_hook(std::move(hook)); }
 
 void DataParallelModule::register_builtin_comm_hook(std::string_view name) {
@@ -145,9 +166,7 @@ nn::StateDict DataParallelModule::wrapper_state() const {
   nn::StateDict state;
   const ReducerStats stats = reducer_->stats();
   const auto add = [&](const char* name, const std::vector<int64_t>& values) {
-    Tensor t = empty({static_cast<int64_t>(values.size())}, kInt64);
-    std::copy(values.begin(), values.end(), t.data_ptr<int64_t>());
-    state.insert(name, t);
+    state.insert(name, from_vector(values));
   };
   add("iterations", {stats.iterations});
   add("rebuilt", {stats.rebuilt});
@@ -167,9 +186,7 @@ void DataParallelModule::load_wrapper_state(const nn::StateDict& state) {
     const Tensor* t = state.find(name);
     check(t != nullptr && t->dtype() == kInt64 && t->dim() == 1,
           "load_wrapper_state: there is no entry ", name, " of whole numbers.");
-    const Tensor flat = t->contiguous();
-    const auto* p = flat.data_ptr<int64_t>();
-    return std::vector<int64_t>(p, p + flat.numel());
+    return to_vector<int64_t>(*t);
   };
   const std::vector<int64_t> members = get("bucket_members"), sizes = get("bucket_sizes"),
                              iterations = get("iterations"), rebuilt = get("rebuilt");

@@ -16,22 +16,21 @@
 #include <memory>
 #include <optional>
 
-#include "grapnel/dist/reducer.h"
+#include "grapnel/dist/data_parallel_options.h"
+#include "grapnel/dist/grad_bucket.h"
 #include "grapnel/nn/nn.h"
 #include "grapnel/optim/optim.h"
 
 namespace grapnel::dist {
 
-/// How a communication hook is registered.
-struct CommHookOptions {
-  std::string name = {};
-};
+using CommHookOptions = HookOptions;
 
 namespace detail {
 template <class F>
 concept NamesItself = requires { std::string(std::decay_t<F>::name); };
 template <class F>
-std::string hook_name(CommHookOptions& options) {
+std::string hook_name(HookOptions& options) {
+  check_options(HookKind::comm, options);
   if (!options.name.empty()) return std::move(options.name);
   if constexpr (NamesItself<F>) return std::string(std::decay_t<F>::name);
   else return "of the user";
@@ -71,15 +70,14 @@ struct StateOf<std::reference_wrapper<S>&> : StateOf<std::reference_wrapper<S>> 
 template <>
 struct StateOf<ProcessGroup&> {
   using Type = ProcessGroup;
-  static std::shared_ptr<ProcessGroup> hold(const ProcessGroup& group) {
-    return std::make_shared<ProcessGroup>(group);
-  }
+  static std::shared_ptr<ProcessGroup> hold(const ProcessGroup& group);
 };
 template <>
 struct StateOf<const ProcessGroup&> : StateOf<ProcessGroup&> {};
 }  // namespace detail
 
 class DataParallelModule;
+class Reducer;
 
 /// While it lives, backward passes whose forward ran inside stay local and only accumulate.
 class [[nodiscard]] NoSync {
@@ -117,7 +115,7 @@ class DataParallelModule : public nn::Module {
   /// The hook decides what is sent for a bucket and what becomes of it. Once, before the first
   /// backward pass, alike on all ranks.
   template <class F>
-  void register_comm_hook(F&& hook, CommHookOptions options = {}) {
+  void register_comm_hook(F&& hook, HookOptions options = {}) {
     using D = std::decay_t<F>;
     static_assert(std::is_invocable_v<D&, GradBucket&>,
                   "a comm hook is called as hook(dist::GradBucket&), or with a state as "
@@ -132,14 +130,14 @@ class DataParallelModule : public nn::Module {
   }
   /// As PyTorch spells it: no state.
   template <class F>
-  void register_comm_hook(std::nullptr_t, F&& hook, CommHookOptions options = {}) {
+  void register_comm_hook(std::nullptr_t, F&& hook, HookOptions options = {}) {
     register_comm_hook(std::forward<F>(hook), std::move(options));
   }
   /// The state is a std::shared_ptr, a std::ref or a value to be moved in. It belongs to this rank.
   template <class S, class F>
-    requires(!std::same_as<std::decay_t<F>, CommHookOptions> &&
+    requires(!std::same_as<std::decay_t<F>, HookOptions> &&
              !std::same_as<std::decay_t<S>, std::nullptr_t>)
-  void register_comm_hook(S&& state, F&& hook, CommHookOptions options = {}) {
+  void register_comm_hook(S&& state, F&& hook, HookOptions options = {}) {
     using D = std::decay_t<F>;
     using State = typename detail::StateOf<S>::Type;
     static_assert(std::is_invocable_v<D&, State&, GradBucket&>,
@@ -164,21 +162,21 @@ class DataParallelModule : public nn::Module {
                                            HookOptions options = {}) {
     static_assert(std::is_invocable_v<std::decay_t<F>&, const Tensor&>,
                   "an after-reduction hook is called as hook(const Tensor& parameter)");
-    return reducer_->add_after_reduction_hook(parameter, std::forward<F>(hook), std::move(options));
+    return add_after_reduction_hook(parameter, std::forward<F>(hook), std::move(options));
   }
 
   NoSync no_sync() { return NoSync(*this); }
   /// Says before the first iteration that the graph will always be the same.
-  void set_static_graph() { reducer_->set_static_graph(); }
+  void set_static_graph();
   /// Starts over with another group, after a failure for instance: the hook stays, buckets are laid
   /// out anew.
   void reset(const ProcessGroup& group);
 
   /// The ranks this wrapper averages over.
-  const ProcessGroup& group() const { return reducer_->group(); }
-  ReducerStats stats() const { return reducer_->stats(); }
+  const ProcessGroup& group() const;
+  ReducerStats stats() const;
   /// Which parameters are in which bucket, in the order of launch.
-  std::vector<std::vector<size_t>> bucket_layout() const { return reducer_->layout(); }
+  std::vector<std::vector<size_t>> bucket_layout() const;
   /// Iterations so far, layout and what is known about a static graph; the module's own state is
   /// saved by state_dict().
   nn::StateDict wrapper_state() const;
@@ -189,16 +187,15 @@ class DataParallelModule : public nn::Module {
   void before_forward();
   /// Afterwards: gets the next backward pass ready. May replace tensors of the result by aliases.
   void after_forward(nn::Value& result);
-  bool marks_outputs() const {
-    return syncing_ &&
-           (reducer_->options().find_unused_parameters || reducer_->options().static_graph);
-  }
+  bool marks_outputs() const;
   bool syncing() const { return syncing_; }
 
  private:
   friend class NoSync;
   friend struct JoinAccess;
   void set_hook(CommHook hook);
+  HookHandle add_after_reduction_hook(const Tensor& parameter,
+                                      std::function<void(const Tensor&)> hook, HookOptions options);
   std::vector<Tensor> buffers_to_sync() const;
 
   std::shared_ptr<nn::Module> inner_;

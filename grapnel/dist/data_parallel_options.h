@@ -5,12 +5,20 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
-#include "grapnel/dist/buckets.h"
-#include "grapnel/tensor/dtype.h"
+#include "grapnel/tensor/tensor.h"
 
 namespace grapnel::dist {
+
+inline constexpr int64_t kMiB = 1048576;
+
+/// A parameter of a module that is wrapped.
+struct Parameter {
+  std::string name;
+  Tensor tensor;
+};
 
 /// What happened to a bucket or parameter, in the order in which it did.
 struct ReducerEvent {
@@ -51,6 +59,14 @@ struct DataParallelOptions {
   /// The sizes that hold.
   int64_t usual_bytes() const { return bucket_bytes.value_or(25 * kMiB); }
   int64_t first_bytes() const { return first_bucket_bytes.value_or(bucket_bytes.value_or(kMiB)); }
+};
+
+/// What has been done so far.
+struct ReducerStats {
+  int64_t iterations = 0;      ///< passes that were synchronised
+  double exposed_seconds = 0;  ///< time at the end of passes in which nothing was done but wait
+  size_t buckets = 0;
+  bool rebuilt = false;
 };
 
 }  // namespace grapnel::dist

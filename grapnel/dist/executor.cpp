@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/base/per_thread.h"
+#include "grapnel/base/context.h"
 #include "grapnel/base/threads.h"
+#include "grapnel/dist/future.h"
 #include "grapnel/dist/process_wide.h"
 
 namespace grapnel::dist {
@@ -72,8 +73,6 @@ struct Executor::State : std::enable_shared_from_this<State> {
 thread_local Executor::State* Executor::running = nullptr;
 
 namespace {
-constinit thread_local base::PerThread<std::shared_ptr<Executor>> thread_scoped;
-
 constinit ProcessWide<std::shared_ptr<Executor>> of_the_process{
     [] { return std::make_shared<Executor>(); }};
 }  // namespace
@@ -113,14 +112,14 @@ void Executor::run(std::function<void()> job) {
   state_->ensure_thread();
 }
 
-std::shared_ptr<Executor> Executor::current() {
-  const std::shared_ptr<Executor>* const scoped = thread_scoped.get_if();
+std::shared_ptr<Executor> current_executor() {
+  const std::shared_ptr<Executor>* const scoped = this_context.executor;
   return scoped && *scoped ? *scoped : of_the_process.get();
 }
 
 Executor::Scope::Scope(std::shared_ptr<Executor> executor)
-    : before_(std::exchange(thread_scoped.get(), std::move(executor))) {}
-Executor::Scope::~Scope() { thread_scoped.get() = std::move(before_); }
+    : executor_(std::move(executor)), before_(std::exchange(this_context.executor, &executor_)) {}
+Executor::Scope::~Scope() { this_context.executor = before_; }
 
 Executor::Waiting::Waiting() {
   if (!running) return;

@@ -25,10 +25,6 @@ class Executor {
   /// Queues a job, which must not throw. Never blocks.
   void run(std::function<void()> job);
 
-  /// The executor for futures made on this thread: that of the rank the thread belongs to, else one
-  /// of the process.
-  static std::shared_ptr<Executor> current();
-
   /// While it lives, futures made on this thread use `executor`.
   class Scope {
    public:
@@ -38,7 +34,8 @@ class Executor {
     Scope& operator=(const Scope&) = delete;
 
    private:
-    std::shared_ptr<Executor> before_;
+    const std::shared_ptr<Executor> executor_;
+    const std::shared_ptr<Executor>* const before_;
   };
 
   /// Around a blocking wait: lets the next job begin if this thread is running one.

@@ -1,5 +1,8 @@
 #include "grapnel/dist/future.h"
 
+#include "grapnel/base/context.h"
+#include "grapnel/dist/executor.h"
+
 namespace grapnel::dist::detail {
 
 thread_local std::function<void()>* progress_while_waiting = nullptr;
@@ -94,7 +97,12 @@ void FutureState::attach(Callback callback) {
   {
     std::lock_guard lock(mutex_);
     if (!done_ || running_) {
-      callbacks_.push_back(std::move(callback));
+      // Wherever it runs, it is meant as the code is that asks for it.
+      callbacks_.push_back([callback = std::move(callback), modes = this_context.modes](
+                               const std::shared_ptr<FutureState>& self) {
+        const ModesScope as_asked(modes);
+        callback(self);
+      });
       return;
     }
   }

@@ -21,9 +21,41 @@
 #include <type_traits>
 
 #include "grapnel/base/error.h"
-#include "grapnel/dist/executor.h"
 
 namespace grapnel::dist {
+
+/// Something between the ranks went wrong. The group refuses work from then on; ProcessGroup::renew
+/// makes another.
+class CommError : public Error {
+ public:
+  using Error::Error;
+};
+/// A collective was not completed in time: a rank is dead, stuck or slow.
+class CommTimeout : public CommError {
+ public:
+  using CommError::CommError;
+};
+/// Another rank, or this one, gave the group up.
+class CommAborted : public CommError {
+ public:
+  using CommError::CommError;
+};
+/// The ranks did not call the same collective.
+class CommMismatch : public CommError {
+ public:
+  using CommError::CommError;
+};
+/// A communication hook, or something after it, threw. The original exception is nested:
+/// std::rethrow_if_nested.
+class CommHookError : public Error {
+ public:
+  using Error::Error;
+};
+
+class Executor;
+/// The executor for futures made on this thread: that of the rank the thread belongs to, else one
+/// of the process.
+std::shared_ptr<Executor> current_executor();
 
 /// The value of a Future that only says "done".
 struct Done {};
@@ -114,7 +146,7 @@ class Future {
   /// Complete.
   Future(T value) : Future(make()) { set_result(std::move(value)); }
   /// Not complete yet; set_result or set_error completes it, from any thread.
-  static Future make(std::shared_ptr<Executor> executor = Executor::current()) {
+  static Future make(std::shared_ptr<Executor> executor = current_executor()) {
     Future f;
     f.state_ = std::make_shared<detail::TypedState<T>>(std::move(executor));
     return f;

@@ -1,6 +1,7 @@
 /// GradBucket: gradients that travel together, as a communication hook sees them.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,13 @@ class GradBucket {
   std::vector<Tensor> parameters_;
   std::vector<std::string> names_;
   ProcessGroup group_;
+};
+
+/// What is done with a bucket that is full.
+struct CommHook {
+  std::string name;
+  std::function<Future<Tensor>(GradBucket&)> call;
+  bool drops_gradients = false;  ///< grad() is undefined after the pass: the hook has used it up
 };
 
 }  // namespace grapnel::dist

@@ -1,8 +1,10 @@
 #include "grapnel/dist/join.h"
 
-#include "grapnel/base/context.h"
+#include "grapnel/base/place.h"
+#include "grapnel/dist/reducer.h"
 #include "grapnel/dist/replicas.h"
 #include "grapnel/functions/factories.h"
+#include "grapnel/ops/vectors.h"
 
 namespace grapnel::dist {
 
@@ -15,15 +17,11 @@ struct Round {
 
 struct JoinAccess {
   static Round exchange(DataParallelModule& m, const ProcessGroup& channel, bool active) {
-    Tensor mine = zeros({3}, kInt64);
-    auto* p = mine.data_ptr<int64_t>();
-    p[0] = active;
-    p[1] = active && m.sync_;
-    p[2] = active && m.syncing_;
+    const Tensor mine = from_vector<int64_t>({active, active && m.sync_, active && m.syncing_});
     Round round;
     const std::vector<Tensor> all = channel.all_gather(mine).wait();
     for (size_t r = 0; r < all.size(); ++r) {
-      const auto* q = all[r].data_ptr<int64_t>();
+      const std::vector<int64_t> q = to_vector<int64_t>(all[r]);
       if (q[0]) round.active.push_back(static_cast<int>(r));
       round.buffers |= q[1] != 0;
       round.syncs |= q[2] != 0;

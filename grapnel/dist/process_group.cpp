@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/dist/communicator.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
 #include "grapnel/ops/record.h"
@@ -72,6 +73,12 @@ ProcessGroup::ProcessGroup(std::shared_ptr<Communicator> communicator,
   state_->timeout_ms = std::make_shared<std::atomic<int64_t>>(timeout.count());
 }
 
+int ProcessGroup::rank() const { return communicator().rank(); }
+int ProcessGroup::size() const { return communicator().size(); }
+const std::string& ProcessGroup::name() const { return communicator().name(); }
+void ProcessGroup::abort(const std::string& reason) const { communicator().abort(reason); }
+bool ProcessGroup::aborted() const { return communicator().aborted(); }
+
 Communicator& ProcessGroup::communicator() const {
   check(state_ != nullptr,
         "the ProcessGroup is empty.\nGet one from dist::init() or dist::run_threads().");
@@ -114,7 +121,8 @@ namespace {
 void make_visible(CallKind kind, const std::array<Tensor, 2>& memory) {
   record::flush(name(kind).data());
   for (const Tensor& t : memory)
-    if (t.defined()) t.data_ptr();  // throws if it belongs to another thread's recording
+    if (t.defined())
+      t.impl().storage->make_ready();  // throws if it belongs to another thread's recording
 }
 }  // namespace
 
@@ -198,7 +206,7 @@ Work ProcessGroup::all_gather(const Tensor& t) const {
   NoGradGuard no_grad;
   std::vector<int64_t> sizes{size()};
   sizes.insert(sizes.end(), t.sizes().begin(), t.sizes().end());
-  const Tensor all = empty(sizes, t.dtype());
+  const Tensor all = empty(sizes, t.options());
   return submit({.kind = CallKind::all_gather, .dtype = t.dtype(), .count = t.numel()},
                 t.detach().contiguous(), all, all.unbind());
 }
@@ -208,7 +216,7 @@ Work ProcessGroup::reduce_scatter(const Tensor& t, ReduceOp op) const {
   NoGradGuard no_grad;
   std::vector<int64_t> sizes(t.sizes().begin(), t.sizes().end());
   sizes[0] /= size();
-  const Tensor part = empty(sizes, t.dtype());
+  const Tensor part = empty(sizes, t.options());
   return submit({.kind = CallKind::reduce_scatter, .op = op, .dtype = t.dtype(), .count = count},
                 t.detach().contiguous(), part, {part});
 }
@@ -216,7 +224,7 @@ Work ProcessGroup::reduce_scatter(const Tensor& t, ReduceOp op) const {
 Work ProcessGroup::all_to_all(const Tensor& t) const {
   const int64_t count = part_size(*this, CallKind::all_to_all, t);
   NoGradGuard no_grad;
-  const Tensor out = empty(t.sizes(), t.dtype());
+  const Tensor out = empty(t.sizes(), t.options());
   return submit({.kind = CallKind::all_to_all, .dtype = t.dtype(), .count = count},
                 t.detach().contiguous(), out, {out});
 }

@@ -19,12 +19,18 @@
 /// they are called when the graph has come to them.
 #pragma once
 
-#include <atomic>
 #include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
 
-#include "grapnel/dist/communicator.h"
+#include "grapnel/dist/call.h"
+#include "grapnel/dist/future.h"
+#include "grapnel/tensor/tensor.h"
 
 namespace grapnel::dist {
+
+class Communicator;
 
 /// A collective under way.
 class Work {
@@ -56,9 +62,9 @@ class ProcessGroup {
                         std::chrono::milliseconds timeout = kDefaultTimeout);
   explicit operator bool() const { return state_ != nullptr; }
 
-  int rank() const { return communicator().rank(); }
-  int size() const { return communicator().size(); }
-  const std::string& name() const { return communicator().name(); }
+  int rank() const;
+  int size() const;
+  const std::string& name() const;
 
   // --- Collectives ---
   /// Replaces `t` on every rank by the sum (or other reduction) over all ranks.
@@ -100,8 +106,8 @@ class ProcessGroup {
   void set_timeout(std::chrono::milliseconds timeout) const;
   /// Gives the group up, on all ranks, with everything made from it and everything it was made
   /// from.
-  void abort(const std::string& reason) const { communicator().abort(reason); }
-  bool aborted() const { return communicator().aborted(); }
+  void abort(const std::string& reason) const;
+  bool aborted() const;
 
   // --- Facts ---
   /// Bytes this rank has handed to collectives, channels included.

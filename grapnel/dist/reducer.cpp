@@ -20,10 +20,10 @@ Reducer::Reducer(std::vector<Parameter> parameters, ProcessGroup group, DataPara
         "DistributedDataParallel: bucket sizes must be positive, got ", options_.usual_bytes(),
         " and ", options_.first_bytes(), ".");
   for (Parameter& p : parameters) {
-    slots_.emplace_back();
-    slots_.back().name = std::move(p.name);
-    slots_.back().tensor = std::move(p.tensor);
-    slots_.back().after = std::make_unique<HookList<std::function<void(const Tensor&)>>>();
+    members_.emplace_back();
+    members_.back().name = std::move(p.name);
+    members_.back().tensor = std::move(p.tensor);
+    members_.back().after = std::make_unique<HookList<std::function<void(const Tensor&)>>>();
   }
   reset(std::move(group));
   attach_hooks();
@@ -31,9 +31,9 @@ Reducer::Reducer(std::vector<Parameter> parameters, ProcessGroup group, DataPara
 
 Reducer::~Reducer() {
   settle();
-  for (Slot& slot : slots_) {
-    slot.ready_hook.remove();
-    if (slot.full.defined()) slot.tensor.set_data(slot.full);
+  for (Member& member : members_) {
+    member.ready_hook.remove();
+    if (member.full.defined()) member.tensor.set_data(member.full);
   }
 }
 
@@ -47,19 +47,18 @@ void Reducer::settle() const {
 void Reducer::attach_hooks() {
   // A hook of the accumulate node fires after the user's hooks on the leaf and also when no
   // gradient came.
-  for (size_t i = 0; i < slots_.size(); ++i)
-    slots_[i].ready_hook =
-        grad_accumulator(slots_[i].tensor)
-            ->register_hook(
-                [this, i](const variable_list&, const variable_list& grads) {
-                  on_grad(i, grads[0].defined());
-                },
-                HookOptions("data-parallel: gradient ready", std::source_location()));
+  for (size_t i = 0; i < members_.size(); ++i)
+    members_[i].ready_hook = grad_accumulator(members_[i].tensor)
+                               ->register_hook(
+                                   [this, i](const variable_list&, const variable_list& grads) {
+                                     on_grad(i, grads[0].defined());
+                                   },
+                                   {.name = "data-parallel: gradient ready", .site = {}});
 }
 
 void Reducer::listen() {
   std::vector<const TensorImpl*> leaves;
-  for (const Slot& slot : slots_) leaves.push_back(slot.tensor.impl_ptr());
+  for (const Member& member : members_) leaves.push_back(member.tensor.impl_ptr());
   engine::add_failure_listener(weak_from_this(), std::move(leaves));
 }
 
@@ -76,7 +75,7 @@ void Reducer::reset(ProcessGroup group) {
   counts_.clear();
   expected_.clear();
   used_anywhere_.clear();
-  for (Slot& slot : slots_) slot.used = false;
+  for (Member& member : members_) member.used = false;
 
   std::vector<std::vector<size_t>> layout = options_.buckets;
   if (layout.empty()) {
@@ -126,15 +125,15 @@ void Reducer::before_forward() {
               "returns."
             : "If some parameters take no part in the loss, wrap the module with "
               "find_unused_parameters = true.");
-  if (rebuilt_ || !will_rebuild() || arrival_.size() != slots_.size()) return;
+  if (rebuilt_ || !will_rebuild() || arrival_.size() != members_.size()) return;
   rebuild();
 }
 
 std::string Reducer::list_missing() const {
   std::string text;
   size_t count = 0;
-  for (const Slot& slot : slots_)
-    if (!slot.ready && ++count <= 10) text += str(text.empty() ? "" : ", ", slot.name);
+  for (const Member& member : members_)
+    if (!member.ready && ++count <= 10) text += str(text.empty() ? "" : ", ", member.name);
   return count > 10 ? str(text, " and ", count - 10, " more") : text;
 }
 
@@ -147,11 +146,11 @@ void Reducer::prepare() {
   // Passes inside the one to come, as checkpointing starts them, are parts of it.
   pass_depth_ = engine::current_depth();
   if (hook_.drops_gradients)
-    for (const Slot& slot : slots_)
-      check(!slot.tensor.grad().defined(), here(),
-            " the optimiser runs inside backward, so gradients cannot accumulate, but ", slot.name,
+    for (const Member& member : members_)
+      check(!member.tensor.grad().defined(), here(),
+            " the optimiser runs inside backward, so gradients cannot accumulate, but ", member.name,
             " has one already.");
-  if (counting()) counts_.assign(slots_.size(), 0);
+  if (counting()) counts_.assign(members_.size(), 0);
   unused_.clear();
   for (size_t i = 0; options_.static_graph && i < expected_.size(); ++i)
     if (expected_[i] == 0) unused_.push_back(i);
@@ -162,8 +161,8 @@ void Reducer::prepare() {
 void Reducer::find_unused() {
   searched_ = true;
   const auto reached = engine::leaves_of_pass();
-  for (size_t i = 0; i < slots_.size(); ++i)
-    if (!reached.contains(slots_[i].tensor.impl_ptr())) unused_.push_back(i);
+  for (size_t i = 0; i < members_.size(); ++i)
+    if (!reached.contains(members_[i].tensor.impl_ptr())) unused_.push_back(i);
   if (unused_.empty() && !std::exchange(warned_all_used_, true) && group_.rank() == 0)
     base::warn(
         "DistributedDataParallel: find_unused_parameters is set, but all parameters were used. The "
@@ -174,9 +173,9 @@ void Reducer::find_unused() {
 HookHandle Reducer::add_after_reduction_hook(const Tensor& parameter,
                                              std::function<void(const Tensor&)> hook,
                                              HookOptions options) {
-  for (Slot& slot : slots_)
-    if (slot.tensor.is_same(parameter))
-      return slot.after->add(std::move(hook), std::move(options.name), options.site, false);
+  for (Member& member : members_)
+    if (member.tensor.is_same(parameter))
+      return member.after->add(HookKind::after_reduction, std::move(hook), std::move(options));
   fail(here(),
        " register_after_reduction_hook: the tensor is no parameter of the wrapped module that "
        "requires grad.");
@@ -191,15 +190,15 @@ ReducerStats Reducer::stats() const {
 void Reducer::lower_precision() {
   if (!options_.reduced_precision) return;
   NoGradGuard no_grad;
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    Slot& slot = slots_[i];
-    if (slot.full.defined()) continue;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    Member& member = members_[i];
+    if (member.full.defined()) continue;
     // A recorded step that does not run takes set_data back, and so what stands beside it.
     record::on_undo([self = weak_from_this(), i] {
-      if (const auto reducer = self.lock()) reducer->slots_[i].full = {};
+      if (const auto reducer = self.lock()) reducer->members_[i].full = {};
     });
-    slot.full = slot.tensor.detach();
-    slot.tensor.set_data(slot.full.to(options_.reduced_precision->parameters));
+    member.full = member.tensor.detach();
+    member.tensor.set_data(member.full.to(options_.reduced_precision->parameters));
   }
 }
 

@@ -28,25 +28,6 @@
 
 namespace grapnel::dist {
 
-struct Parameter {
-  std::string name;
-  Tensor tensor;
-};
-
-struct CommHook {
-  std::string name;
-  std::function<Future<Tensor>(GradBucket&)> call;
-  bool drops_gradients = false;  ///< grad() is undefined after the pass: the hook has used it up
-};
-
-/// What the reducer has done so far.
-struct ReducerStats {
-  int64_t iterations = 0;      ///< passes that were synchronised
-  double exposed_seconds = 0;  ///< time at the end of passes in which nothing was done but wait
-  size_t buckets = 0;
-  bool rebuilt = false;
-};
-
 class Reducer final : public engine::FailureListener,
                       public std::enable_shared_from_this<Reducer> {
  public:
@@ -97,7 +78,7 @@ class Reducer final : public engine::FailureListener,
   void lower_precision();
 
  private:
-  struct Slot {
+  struct Member {
     std::string name;
     Tensor tensor;
     Tensor full;       ///< while precision is reduced: the parameter's real values
@@ -131,7 +112,7 @@ class Reducer final : public engine::FailureListener,
 
   void on_grad(size_t index, bool defined);
   void mark_ready(size_t index);
-  void copy_in(Slot& slot);
+  void copy_in(Member& member);
   void launch_full_buckets();
   void launch(Bucket& bucket);
   void send(Bucket& bucket);
@@ -142,7 +123,7 @@ class Reducer final : public engine::FailureListener,
   void finish();
   void find_used_anywhere();
   void write_back(Bucket& bucket, const Tensor& flat);
-  void write_grad(Slot& slot, const Tensor& view, const Tensor& averaged);
+  void write_grad(Member& member, const Tensor& view, const Tensor& averaged);
   void run_after_hooks();
   [[noreturn]] void give_up(size_t bucket);
   void poison(std::string failure);
@@ -156,7 +137,7 @@ class Reducer final : public engine::FailureListener,
   std::string here() const { return where(group_); }
 
   DataParallelOptions options_;
-  std::vector<Slot> slots_;
+  std::vector<Member> members_;
   std::vector<Bucket> buckets_;
   ProcessGroup group_, used_channel_;
   CommHook hook_;

@@ -8,15 +8,16 @@
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
 #include "grapnel/ops/record.h"
+#include "grapnel/ops/vectors.h"
 
 namespace grapnel::dist {
 
 std::vector<BucketItem> Reducer::items() const {
   std::vector<BucketItem> out;
-  for (const Slot& slot : slots_) {
+  for (const Member& member : members_) {
     const DType dtype =
-        options_.reduced_precision ? options_.reduced_precision->parameters : slot.tensor.dtype();
-    out.push_back({slot.tensor.numel() * static_cast<int64_t>(element_size(dtype)), dtype});
+        options_.reduced_precision ? options_.reduced_precision->parameters : member.tensor.dtype();
+    out.push_back({member.tensor.numel() * static_cast<int64_t>(element_size(dtype)), dtype});
   }
   return out;
 }
@@ -34,11 +35,11 @@ void Reducer::make_buckets(std::vector<std::vector<size_t>> layout) {
     std::vector<Tensor> tensors;
     std::vector<std::string> names;
     for (size_t i : layout[b]) {
-      count += slots_[i].tensor.numel();
-      tensors.push_back(slots_[i].tensor);
-      names.push_back(slots_[i].name);
-      slots_[i].bucket = b;
-      slots_[i].position = bucket.members.size();
+      count += members_[i].tensor.numel();
+      tensors.push_back(members_[i].tensor);
+      names.push_back(members_[i].name);
+      members_[i].bucket = b;
+      members_[i].position = bucket.members.size();
       bucket.members.push_back(i);
     }
     bucket.buffer = zeros({count}, all[layout[b][0]].dtype);
@@ -48,17 +49,26 @@ void Reducer::make_buckets(std::vector<std::vector<size_t>> layout) {
     if (!options_.gradient_as_bucket_view) continue;
     for (size_t i : bucket.members) {
       // A gradient that lies in an old bucket moves to its new place.
-      const Tensor grad = slots_[i].tensor.grad();
-      const Tensor& view = bucket.views[slots_[i].position];
+      const Tensor grad = members_[i].tensor.grad();
+      const Tensor& view = bucket.views[members_[i].position];
       for (const Bucket& o : old)
         if (grad.defined() && grad.is_alias_of(o.buffer)) {
           view.copy_(grad);
-          slots_[i].tensor.set_grad(view);
+          members_[i].tensor.set_grad(view);
         }
     }
   }
   stats_.buckets = buckets_.size();
 }
+
+namespace {
+/// Numbers of rank 0, instead of as many of this one.
+std::vector<int64_t> of_rank_0(const ProcessGroup& group, const std::vector<int64_t>& numbers) {
+  const Tensor shared = from_vector(numbers);
+  group.broadcast(shared).wait();
+  return to_vector<int64_t>(shared);
+}
+}  // namespace
 
 void Reducer::rebuild() {
   const record::Suspend now;  // all about the last pass, which is over
@@ -76,26 +86,24 @@ void Reducer::rebuild() {
     for (auto& bucket : mine.buckets) std::reverse(bucket.begin(), bucket.end());
   }
   // Gradients may have arrived in another order elsewhere; rank 0 decides for all.
-  const auto n = static_cast<int64_t>(slots_.size());
-  Tensor order = zeros({n + 1}, kInt64);
-  auto* p = order.data_ptr<int64_t>();
-  p[0] = static_cast<int64_t>(mine.buckets.size());
-  int64_t at = 1;
+  const auto n = static_cast<int64_t>(members_.size());
+  std::vector<int64_t> p{static_cast<int64_t>(mine.buckets.size())};
   for (const auto& bucket : mine.buckets)
-    for (size_t i : bucket) p[at++] = static_cast<int64_t>(i);
-  group_.broadcast(order).wait();
+    for (size_t i : bucket) p.push_back(static_cast<int64_t>(i));
+  p.resize(static_cast<size_t>(n) + 1);
+  p = of_rank_0(group_, p);
   const int64_t count = p[0];
-  Tensor sizes = zeros({count}, kInt64);
-  auto* s = sizes.data_ptr<int64_t>();
+  std::vector<int64_t> s(static_cast<size_t>(count));
   if (group_.rank() == 0)
     for (size_t b = 0; b < mine.buckets.size(); ++b)
       s[b] = static_cast<int64_t>(mine.buckets[b].size());
-  group_.broadcast(sizes).wait();
+  s = of_rank_0(group_, s);
   std::vector<std::vector<size_t>> layout;
-  at = 1;
+  size_t at = 1;
   for (int64_t b = 0; b < count; ++b) {
     layout.emplace_back();
-    for (int64_t i = 0; i < s[b]; ++i) layout.back().push_back(static_cast<size_t>(p[at++]));
+    for (int64_t i = 0; i < s[static_cast<size_t>(b)]; ++i)
+      layout.back().push_back(static_cast<size_t>(p[at++]));
   }
   make_buckets(std::move(layout));
   rebuilt_ = true;
@@ -109,12 +117,12 @@ std::vector<std::vector<size_t>> Reducer::layout() const {
 
 void Reducer::restore(int64_t iterations, bool rebuilt, std::vector<std::vector<size_t>> buckets,
                       std::vector<int64_t> expected) {
-  check(expected.empty() || expected.size() == slots_.size(), here(), " the saved wrapper has ",
-        expected.size(), " parameters, this one ", slots_.size(), ".");
+  check(expected.empty() || expected.size() == members_.size(), here(), " the saved wrapper has ",
+        expected.size(), " parameters, this one ", members_.size(), ".");
   make_buckets(std::move(buckets));
   rebuilt_ = rebuilt;
   expected_ = std::move(expected);
-  used_anywhere_.assign(slots_.size(), true);
+  used_anywhere_.assign(members_.size(), true);
   for (size_t i = 0; i < expected_.size(); ++i) used_anywhere_[i] = expected_[i] > 0;
   stats_.iterations = iterations;
 }

@@ -9,6 +9,7 @@
 #include "grapnel/functions/functions.h"
 #include "grapnel/ops/effect.h"
 #include "grapnel/ops/record.h"
+#include "grapnel/ops/vectors.h"
 
 namespace grapnel::dist {
 
@@ -17,17 +18,17 @@ void Reducer::start_pass() {
     bucket.pending = bucket.members.size();
     bucket.result = {};
   }
-  for (Slot& slot : slots_) {
-    slot.ready = false;
-    slot.fired = 0;
+  for (Member& member : members_) {
+    member.ready = false;
+    member.fired = 0;
   }
   next_launch_ = 0;
   used_map_ = {};
 }
 
 void Reducer::on_grad(size_t index, bool defined) {
-  Slot& slot = slots_[index];
-  if (defined) slot.used = true;
+  Member& member = members_[index];
+  if (defined) member.used = true;
   if (!armed_) return;
   check_usable();
   if (GradMode::is_enabled() && !std::exchange(warned_graph_, true) && group_.rank() == 0)
@@ -48,54 +49,54 @@ void Reducer::on_grad(size_t index, bool defined) {
     return;
   }
   if (options_.static_graph) {
-    ++slot.fired;
-    check(slot.fired <= expected_[index], here(), " the graph was declared static, but parameter ",
-          slot.name,
+    ++member.fired;
+    check(member.fired <= expected_[index], here(), " the graph was declared static, but parameter ",
+          member.name,
           expected_[index] == 0
               ? " was unused in the first iteration and is used now."
-              : str(" received a gradient ", slot.fired, " times; in the first iteration it was ",
+              : str(" received a gradient ", member.fired, " times; in the first iteration it was ",
                     expected_[index], "."));
-    if (slot.fired < expected_[index]) return;
+    if (member.fired < expected_[index]) return;
   }
   mark_ready(index);
 }
 
 void Reducer::mark_ready(size_t index) {
-  Slot& slot = slots_[index];
-  check(!slot.ready, here(), " parameter ", slot.name,
+  Member& member = members_[index];
+  check(!member.ready, here(), " parameter ", member.name,
         " got its gradient twice in one backward pass, after its bucket may have been "
         "sent.\nLikely causes: it is used "
         "in several passes that run inside one another (checkpointing, a backward inside a hook), "
         "or outside of the wrapped module's forward, or the module's "
         "forward ran twice before backward. If the graph is the same in every iteration, "
         "static_graph = true allows this.");
-  slot.ready = true;
-  if (!rebuilt_ && arrival_.size() < slots_.size() && !(options_.static_graph && counting()))
+  member.ready = true;
+  if (!rebuilt_ && arrival_.size() < members_.size() && !(options_.static_graph && counting()))
     arrival_.push_back(index);
-  copy_in(slot);
-  if (--buckets_[slot.bucket].pending == 0) launch_full_buckets();
+  copy_in(member);
+  if (--buckets_[member.bucket].pending == 0) launch_full_buckets();
 }
 
-void Reducer::copy_in(Slot& slot) {
-  Bucket& bucket = buckets_[slot.bucket];
-  const Tensor& view = bucket.views[slot.position];
-  const Tensor grad = slot.tensor.grad();
-  if (!slot.used || !grad.defined()) {
+void Reducer::copy_in(Member& member) {
+  Bucket& bucket = buckets_[member.bucket];
+  const Tensor& view = bucket.views[member.position];
+  const Tensor grad = member.tensor.grad();
+  if (!member.used || !grad.defined()) {
     // If it turns out to be unused everywhere, grad() has to stay as it is, even where it lies in
     // the bucket.
-    if (grad.defined() && grad.is_alias_of(bucket.buffer)) slot.untouched = grad.clone();
+    if (grad.defined() && grad.is_alias_of(bucket.buffer)) member.untouched = grad.clone();
     view.zero_();
     return;
   }
-  check(grad.dtype() == bucket.buffer.dtype(), here(), " the gradient of ", slot.name, " is ",
+  check(grad.dtype() == bucket.buffer.dtype(), here(), " the gradient of ", member.name, " is ",
         grad.dtype(), ", its bucket ", bucket.buffer.dtype(),
         ".\nThe module was converted after it was wrapped; wrap it again.");
-  check(grad.shape() == view.shape(), here(), " the gradient of ", slot.name, " has shape ",
+  check(grad.shape() == view.shape(), here(), " the gradient of ", member.name, " has shape ",
         grad.shape(), ", its place in the bucket ", view.shape(),
         ".\nThe module was changed after it was wrapped; wrap it again.");
   if (grad.is_alias_of(bucket.buffer)) return;
   view.copy_(grad.detach());
-  if (options_.gradient_as_bucket_view) slot.tensor.set_grad(view);
+  if (options_.gradient_as_bucket_view) member.tensor.set_grad(view);
 }
 
 void Reducer::launch_full_buckets() {
@@ -129,6 +130,7 @@ void Reducer::send(Bucket& bucket) {
 }
 
 Tensor Reducer::as_effect(Bucket& bucket, size_t outputs, std::function<Tensor()> fn) {
+  // Outside of recordings a hook may return what it likes; the graph has to know what comes.
   if (!record::active()) return fn();
   auto body = [fn = std::move(fn)](const variable_list&) { return variable_list{fn()}; };
   const variable_list result = effect(std::move(body), {bucket.buffer}, outputs);
@@ -138,10 +140,8 @@ Tensor Reducer::as_effect(Bucket& bucket, size_t outputs, std::function<Tensor()
 void Reducer::launch_used_map() {
   const record::Suspend now;  // made of plain numbers, and sent on a channel of its own
   std::vector<int32_t> used;
-  for (const Slot& slot : slots_) used.push_back(slot.used);
-  Tensor map = empty({static_cast<int64_t>(used.size())}, kInt32);
-  std::copy(used.begin(), used.end(), map.data_ptr<int32_t>());
-  used_map_ = used_channel_.all_reduce(map).single();
+  for (const Member& member : members_) used.push_back(member.used);
+  used_map_ = used_channel_.all_reduce(from_vector(used)).single();
 }
 
 void Reducer::on_outputs() {
@@ -155,8 +155,8 @@ void Reducer::on_outputs() {
 void Reducer::launch_counted() {
   if (!in_pass_) return;
   NoGradGuard no_grad;
-  for (size_t i = 0; i < slots_.size(); ++i)
-    if (!slots_[i].ready) mark_ready(i);
+  for (size_t i = 0; i < members_.size(); ++i)
+    if (!members_[i].ready) mark_ready(i);
   launch_used_map();
   finish();
   expected_ = std::exchange(counts_, {});
@@ -166,10 +166,10 @@ void Reducer::shadow_pass() {
   NoGradGuard no_grad;
   start_pass();
   began_ = true;
-  for (Slot& slot : slots_) slot.used = false;
+  for (Member& member : members_) member.used = false;
   // The others will have an order of arrival to lay buckets out by, so this rank needs one, too.
   if (arrival_.empty())
-    for (size_t i = 0; i < slots_.size(); ++i) arrival_.push_back(i);
+    for (size_t i = 0; i < members_.size(); ++i) arrival_.push_back(i);
   for (Bucket& bucket : buckets_) {
     bucket.buffer.zero_();
     launch(bucket);

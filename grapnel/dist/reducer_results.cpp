@@ -2,12 +2,14 @@
 #include <algorithm>
 
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/base/context.h"
+#include "grapnel/base/place.h"
+#include "grapnel/dist/communicator.h"
 #include "grapnel/dist/reducer.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
 #include "grapnel/ops/on_failure.h"
 #include "grapnel/ops/record.h"
+#include "grapnel/ops/vectors.h"
 
 namespace grapnel::dist {
 
@@ -30,19 +32,19 @@ void Reducer::finish() {
   }
   ++stats_.iterations;
   armed_ = in_pass_ = false;
-  for (Slot& slot : slots_) slot.used = false;
+  for (Member& member : members_) member.used = false;
   run_after_hooks();
 }
 
 void Reducer::find_used_anywhere() {
   const bool all_used =
-      std::all_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.used; });
-  if (!options_.static_graph) used_anywhere_.assign(slots_.size(), true);
+      std::all_of(members_.begin(), members_.end(), [](const Member& s) { return s.used; });
+  if (!options_.static_graph) used_anywhere_.assign(members_.size(), true);
   if (!used_map_.valid() || (!options_.static_graph && all_used)) return;
   try {
-    const Tensor map = used_map_.wait();
-    used_anywhere_.resize(slots_.size());
-    for (size_t i = 0; i < slots_.size(); ++i) used_anywhere_[i] = map.data_ptr<int32_t>()[i] > 0;
+    const std::vector<int32_t> map = to_vector<int32_t>(used_map_.wait());
+    used_anywhere_.resize(members_.size());
+    for (size_t i = 0; i < members_.size(); ++i) used_anywhere_[i] = map[i] > 0;
   } catch (...) {
     give_up(0);
   }
@@ -70,31 +72,31 @@ void Reducer::write_back(Bucket& bucket, const Tensor& flat) {
     bucket.buffer.copy_(flat);
   const std::vector<Tensor> averaged = bucket.handle.views_of(flat);
   for (size_t k = 0; k < bucket.members.size(); ++k) {
-    Slot& slot = slots_[bucket.members[k]];
-    if (slot.full.defined()) {
-      record::on_undo([self = weak_from_this(), i = bucket.members[k], full = slot.full] {
-        if (const auto reducer = self.lock()) reducer->slots_[i].full = full;
+    Member& member = members_[bucket.members[k]];
+    if (member.full.defined()) {
+      record::on_undo([self = weak_from_this(), i = bucket.members[k], full = member.full] {
+        if (const auto reducer = self.lock()) reducer->members_[i].full = full;
       });
-      slot.tensor.set_data(slot.full);
-      slot.full = {};
+      member.tensor.set_data(member.full);
+      member.full = {};
       if (used_anywhere_[bucket.members[k]])
-        slot.tensor.set_grad(averaged[k].to(slot.tensor.dtype()).clone());
+        member.tensor.set_grad(averaged[k].to(member.tensor.dtype()).clone());
       continue;
     }
-    const Tensor untouched = std::exchange(slot.untouched, {});
-    if (hook_.drops_gradients) slot.tensor.reset_grad();
-    else if (used_anywhere_[bucket.members[k]]) write_grad(slot, bucket.views[k], averaged[k]);
+    const Tensor untouched = std::exchange(member.untouched, {});
+    if (hook_.drops_gradients) member.tensor.reset_grad();
+    else if (used_anywhere_[bucket.members[k]]) write_grad(member, bucket.views[k], averaged[k]);
     else if (untouched.defined()) bucket.views[k].copy_(untouched);
   }
 }
 
-void Reducer::write_grad(Slot& slot, const Tensor& view, const Tensor& averaged) {
-  const Tensor grad = slot.tensor.grad();
+void Reducer::write_grad(Member& member, const Tensor& view, const Tensor& averaged) {
+  const Tensor grad = member.tensor.grad();
   if (options_.gradient_as_bucket_view) {
-    check(!grad.defined() || grad.is_alias_of(view), "the gradient of ", slot.name,
+    check(!grad.defined() || grad.is_alias_of(view), "the gradient of ", member.name,
           " was replaced by another tensor during the backward pass.\nWith "
           "gradient_as_bucket_view, grad() stays where the wrapper put it; change it in place.");
-    if (!grad.defined()) slot.tensor.set_grad(view);
+    if (!grad.defined()) member.tensor.set_grad(view);
     return;
   }
   if (grad.defined() && !grad.requires_grad()) {
@@ -102,16 +104,16 @@ void Reducer::write_grad(Slot& slot, const Tensor& view, const Tensor& averaged)
     return;
   }
   Tensor fresh =
-      empty_strided(slot.tensor.sizes(), bucket_strides(slot.tensor), slot.tensor.dtype());
+      empty_strided(member.tensor.sizes(), bucket_strides(member.tensor), member.tensor.dtype());
   fresh.copy_(averaged);
-  slot.tensor.set_grad(fresh);
+  member.tensor.set_grad(fresh);
 }
 
 void Reducer::run_after_hooks() {
   for (const Bucket& bucket : buckets_)
     for (size_t i : bucket.members)
-      call_hooks(*slots_[i].after, "after-reduction hook", nullptr,
-                 [&](const auto& hook) { hook(slots_[i].tensor); });
+      call_hooks(*members_[i].after, HookKind::after_reduction, nullptr,
+                 [&](const auto& hook) { hook(members_[i].tensor); });
 }
 
 // The other ranks must not wait for this one: see Note [A rank that fails] in data_parallel.h.
@@ -124,12 +126,12 @@ void Reducer::poison(std::string failure) {
   settle();
   // What is still under way may write to the buffers later; gradients must not see that.
   if (!options_.gradient_as_bucket_view) return;
-  for (Slot& slot : slots_) {
-    const Tensor grad = slot.tensor.grad();
-    if (!grad.defined() || !grad.is_alias_of(buckets_[slot.bucket].buffer)) continue;
+  for (Member& member : members_) {
+    const Tensor grad = member.tensor.grad();
+    if (!grad.defined() || !grad.is_alias_of(buckets_[member.bucket].buffer)) continue;
     // One that a recording was to make has no value to keep.
     if (grad.impl().storage->pending()) continue;
-    slot.tensor.set_grad(grad.clone());
+    member.tensor.set_grad(grad.clone());
   }
 }
 
@@ -145,10 +147,9 @@ void Reducer::pass_failed(const std::string& what) noexcept {
 }
 
 void Reducer::watch_recording() {
-  if (!record::active()) return;
   // Everything of this pass has been called, and will happen when the recording runs. If it does
   // not, or stops in the middle, others wait.
-  const auto told = [self = weak_from_this(), pass = stats_.iterations] {
+  record::on_undo([self = weak_from_this(), pass = stats_.iterations] {
     const auto reducer = self.lock();
     if (!reducer || !reducer->failure_.empty() || reducer->complete_ > pass) return;
     try {
@@ -159,15 +160,14 @@ void Reducer::watch_recording() {
     } catch (...) {
       // As above: whatever ended the recording is under way.
     }
-  };
-  record::on_undo(told);
+  });
 }
 
 // Called while an exception is being handled.
 void Reducer::give_up(size_t bucket) {
-  const std::string prefix =
-      str(here(), " bucket ", bucket, ", ",
-          has_hook() ? str("comm hook ", hook_.name) : std::string("no comm hook"), ": ");
+  const std::string prefix = str(
+      here(), " bucket ", bucket, ", ",
+      has_hook() ? str(name(HookKind::comm), " ", hook_.name) : std::string("no comm hook"), ": ");
   try {
     throw;
   } catch (const CommTimeout& e) {

@@ -6,16 +6,11 @@
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
 #include "grapnel/ops/effect.h"
+#include "grapnel/ops/vectors.h"
 
 namespace grapnel::dist {
 
 namespace {
-
-Tensor to_tensor(const std::vector<int64_t>& values) {
-  Tensor t = empty({static_cast<int64_t>(values.size())}, kInt64);
-  std::copy(values.begin(), values.end(), t.data_ptr<int64_t>());
-  return t;
-}
 
 /// Type, dimensions, sizes and strides of every parameter; `start` is where each begins.
 std::vector<int64_t> describe(const std::vector<Parameter>& parameters,
@@ -51,15 +46,17 @@ std::vector<std::vector<std::string>> names_of_all(const std::vector<Parameter>&
   std::string mine;
   for (const Parameter& p : parameters) mine += p.name + '\n';
   const auto length = static_cast<int64_t>(mine.size());
-  const std::vector<Tensor> lengths = group.all_gather(to_tensor({length})).wait();
+  const std::vector<Tensor> lengths = group.all_gather(from_vector<int64_t>({length})).wait();
   int64_t longest = 0;
   for (const Tensor& t : lengths) longest = std::max(longest, t.item<int64_t>());
-  Tensor text = zeros({longest}, kUInt8);
-  std::copy(mine.begin(), mine.end(), text.data_ptr<uint8_t>());
+  std::vector<uint8_t> letters(mine.begin(), mine.end());
+  letters.resize(static_cast<size_t>(longest));
+  const Tensor text = from_vector(letters);
   std::vector<std::vector<std::string>> out;
   for (const Tensor& t : group.all_gather(text).wait()) {
-    const auto* p = t.data_ptr<uint8_t>();
-    std::istringstream lines(std::string(p, p + lengths[out.size()].item<int64_t>()));
+    const std::vector<uint8_t> p = to_vector<uint8_t>(t);
+    std::istringstream lines(
+        std::string(p.begin(), p.begin() + lengths[out.size()].item<int64_t>()));
     out.emplace_back();
     for (std::string line; std::getline(lines, line);) out.back().push_back(line);
   }
@@ -81,7 +78,7 @@ std::string extra(const std::vector<std::string>& some, const std::vector<std::s
 /// All ranks call it with the same counts, so all of them get to the names, or none.
 void check_same_counts(const std::vector<Parameter>& parameters, const ProcessGroup& group) {
   const auto count = static_cast<int64_t>(parameters.size());
-  const std::vector<Tensor> counts = group.all_gather(to_tensor({count})).wait();
+  const std::vector<Tensor> counts = group.all_gather(from_vector<int64_t>({count})).wait();
   const auto of = [&](size_t r) { return counts[r].item<int64_t>(); };
   size_t other = 1;
   while (other < counts.size() && of(other) == of(0)) ++other;
@@ -99,38 +96,39 @@ void check_same_parameters(const std::vector<Parameter>& parameters, const Proce
   check_same_counts(parameters, group);
   std::vector<size_t> start;
   const std::vector<int64_t> mine = describe(parameters, start);
-  const Tensor length = to_tensor({static_cast<int64_t>(mine.size())});
+  const Tensor length = from_vector<int64_t>({static_cast<int64_t>(mine.size())});
   group.broadcast(length).wait();
-  Tensor first = zeros({length.item<int64_t>()}, kInt64);
-  if (group.rank() == 0) first = to_tensor(mine);
+  Tensor first = zeros({length.item<int64_t>()}, TensorOptions(kInt64).device(kCPU));
+  if (group.rank() == 0) first = from_vector(mine);
   group.broadcast(first).wait();
 
   // Rank 0's list is read parameter by parameter, up to the first that differs.
-  const int64_t* theirs = first.data_ptr<int64_t>();
-  const auto total = static_cast<size_t>(first.numel());
+  const std::vector<int64_t> theirs = to_vector<int64_t>(first);
+  const size_t total = theirs.size();
   int64_t bad = -1;
   size_t at = 0;
   std::vector<size_t> their_start;
   for (size_t i = 0; i < parameters.size(); ++i) {
     their_start.push_back(at);
     const size_t size = 2 + 2 * static_cast<size_t>(theirs[at + 1]);
-    const bool same =
-        start[i] == at && start[i] + size <= mine.size() &&
-        std::equal(theirs + at, theirs + at + size, mine.begin() + static_cast<int64_t>(at));
+    const bool same = start[i] == at && start[i] + size <= mine.size() &&
+                      std::equal(theirs.data() + at, theirs.data() + at + size,
+                                 mine.begin() + static_cast<int64_t>(at));
     at += size;
     if (!same && bad < 0) bad = static_cast<int64_t>(i);
   }
   GRAPNEL_ASSERT(at == total, "the description of parameters has ", total, " numbers");
 
   // Everybody learns the outcome, so that nobody goes on alone.
-  const std::vector<Tensor> outcomes = group.all_gather(to_tensor({bad})).wait();
+  const std::vector<Tensor> outcomes = group.all_gather(from_vector<int64_t>({bad})).wait();
   for (size_t r = 0; r < outcomes.size(); ++r) {
     const int64_t p = outcomes[r].item<int64_t>();
     if (p < 0) continue;
     const auto i = static_cast<size_t>(p);
     fail(where(group), " the ranks wrap modules that differ: parameter ", p, " (",
          parameters[i].name, ") of rank ", r, " is not like that of rank 0, which is ",
-         spell(theirs + their_start[i]), ". Here it is ", spell(mine.data() + start[i]), ".");
+         spell(theirs.data() + their_start[i]), ". Here it is ", spell(mine.data() + start[i]),
+         ".");
   }
 }
 

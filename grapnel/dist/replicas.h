@@ -4,7 +4,8 @@
 
 #include <vector>
 
-#include "grapnel/dist/reducer.h"
+#include "grapnel/dist/data_parallel_options.h"
+#include "grapnel/dist/process_group.h"
 
 namespace grapnel::dist {
 

@@ -5,14 +5,13 @@
 
 #include "grapnel/base/rank.h"
 #include "grapnel/base/threads.h"
+#include "grapnel/dist/communicator.h"
 #include "grapnel/dist/thread_ranks.h"
 #include "grapnel/functions/generator.h"
 
 namespace grapnel::dist {
 
 namespace {
-constinit thread_local const ProcessGroup* own_group = nullptr;
-
 std::string message_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -25,7 +24,9 @@ std::string message_of(const std::exception_ptr& error) {
 
 }  // namespace
 
-ProcessGroup group_of_this_thread() { return own_group ? *own_group : ProcessGroup(); }
+ProcessGroup group_of_this_thread() {
+  return this_context.group ? *this_context.group : ProcessGroup();
+}
 
 void run_threads(int count, const std::function<void(ProcessGroup)>& fn,
                  const ThreadsOptions& options) {
@@ -50,7 +51,7 @@ void run_threads(int count, const std::function<void(ProcessGroup)>& fn,
         base::start_user_thread([&, lose = ranks.lose, group = std::move(group)]() mutable {
           const DefaultGeneratorScope draws(generators[static_cast<size_t>(group.rank())]);
           Executor::Scope scope(group.communicator().executor());
-          own_group = &group;
+          this_context.group = &group;
           base::set_thread_rank({group.rank(), group.size()});
           try {
             fn(group);

@@ -24,7 +24,7 @@ Scalar Tensor::item() const {
   const record::Reading reading("item");
   return visit_dtype(dtype(), [&]<class T>() {
     T value;
-    evaluator().read(*this, &value);
+    evaluator(device()).read(*this, &value);
     return Scalar(value);
   });
 }
@@ -46,7 +46,7 @@ bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool e
         " and atol ", atol, ".");
   // In f64 the tolerances are what they say, also for narrow types and integers.
   auto wide = [](const Tensor& t) {
-    Tensor w(TensorImpl::empty(t.shape(), kFloat64));
+    Tensor w(TensorImpl::empty(t.shape(), kFloat64, t.device()));
     copy_elements(w, t);
     return w;
   };

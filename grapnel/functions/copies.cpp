@@ -1,5 +1,6 @@
 /// Copies as users call them: clone, conversion, writing over, repeating, turning around.
 #include "grapnel/ops/defs/copy.h"
+#include "grapnel/ops/evaluator.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
 
@@ -28,9 +29,14 @@ Tensor Tensor::to(const TensorOptions& options) const {
   GRAPNEL_CALL_SITE;
   check(!options.requires_grad(),
         "to: requires_grad is not something to convert to.\nCall set_requires_grad on the result.");
-  return to(options.dtype_or(dtype()));
+  return to(options.device_or(device()), options.dtype_or(dtype()));
 }
-Tensor Tensor::to(Device) const { return *this; }
+Tensor Tensor::to(Device device) const {
+  if (this->device() == device) return *this;
+  GRAPNEL_CALL_SITE;
+  evaluator_of(device);  // or it says that there is no such device
+  return apply<ToDevice>({device}, *this);
+}
 
 Tensor& Tensor::copy_(const Tensor& source) const {
   GRAPNEL_CALL_SITE;

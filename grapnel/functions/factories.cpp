@@ -24,26 +24,31 @@ Tensor finish(Tensor t, const TensorOptions& options) {
   return t;
 }
 
-Tensor fresh(IntArrayRef sizes, DType dtype) {
-  return Tensor(TensorImpl::empty(Shape(sizes), dtype));
+Tensor fresh(IntArrayRef sizes, DType dtype, Device device) {
+  return Tensor(TensorImpl::empty(Shape(sizes), dtype, device));
 }
 
 /// Memory that the caller fills at once, by an op.
-Tensor fresh_for_op(IntArrayRef sizes, DType dtype) {
-  return evaluator().empty({Shape(sizes), dtype});
+Tensor fresh_for_op(IntArrayRef sizes, DType dtype, Device device) {
+  return evaluator(device).empty({Shape(sizes), dtype, device});
 }
 
-Tensor filled(IntArrayRef sizes, DType dtype, const Scalar& value) {
-  const Tensor t = fresh_for_op(sizes, dtype);
+Tensor filled(IntArrayRef sizes, DType dtype, Device device, const Scalar& value) {
+  const Tensor t = fresh_for_op(sizes, dtype, device);
   copy_elements(t, NumberOperand(value));
   return t;
+}
+
+/// The last step for values that were written on the CPU.
+Tensor moved(const Tensor& values, const TensorOptions& options) {
+  return finish(values.to(options.device()), options);
 }
 
 DType natural_dtype(const Scalar& value) {
   return value.is_floating() ? get_default_dtype() : value.dtype();
 }
 TensorOptions like(const Tensor& x, const TensorOptions& options) {
-  return options.dtype(options.dtype_or(x.dtype()));
+  return options.dtype(options.dtype_or(x.dtype())).device(options.device_or(x.device()));
 }
 Generator* pointer(std::optional<Generator>& generator) {
   return generator ? &*generator : nullptr;
@@ -74,7 +79,7 @@ int64_t span_of(const char* what, IntArrayRef sizes, IntArrayRef strides) {
 /// once.
 template <class Fn>
 Tensor by_rule(int64_t count, DType dtype, Fn fn) {
-  const Tensor t = fresh({count}, dtype);
+  const Tensor t = fresh({count}, dtype, kCPU);
   visit_dtype(dtype, [&]<class T>() {
     T* out = t.data_ptr<T>();
     for (int64_t i = 0; i < count; ++i) out[i] = convert<T>(fn(i));
@@ -85,21 +90,21 @@ Tensor by_rule(int64_t count, DType dtype, Fn fn) {
 }  // namespace
 
 Tensor tensor(const NestedValues& values, const TensorOptions& options) {
-  const Tensor t = fresh(values.shape(), options.dtype_or(values.dtype()));
+  const Tensor t = fresh(values.shape(), options.dtype_or(values.dtype()), kCPU);
   visit_dtype(t.dtype(), [&]<class T>() {
     T* out = t.data_ptr<T>();
     values.for_each([&](const Scalar& value) { *out++ = element_of<T>(value); });
   });
-  return finish(t, options);
+  return moved(t, options);
 }
 
 Tensor empty(IntArrayRef sizes, const TensorOptions& options) {
-  return finish(fresh(sizes, options.dtype()), options);
+  return finish(fresh(sizes, options.dtype(), options.device()), options);
 }
 
 Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, const TensorOptions& options) {
   const int64_t elements = span_of("empty_strided", sizes, strides);
-  const Tensor memory = fresh({elements}, options.dtype());
+  const Tensor memory = fresh({elements}, options.dtype(), options.device());
   return finish(Tensor(TensorImpl::create(memory.impl().storage, options.dtype(), Shape(sizes),
                                           Shape(strides))),
                 options);
@@ -107,19 +112,20 @@ Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, const TensorOptions
 
 Tensor zeros(IntArrayRef sizes, const TensorOptions& options) {
   GRAPNEL_CALL_SITE;
-  return finish(filled(sizes, options.dtype(), 0), options);
+  return finish(filled(sizes, options.dtype(), options.device(), 0), options);
 }
 Tensor ones(IntArrayRef sizes, const TensorOptions& options) {
   GRAPNEL_CALL_SITE;
-  return finish(filled(sizes, options.dtype(), 1), options);
+  return finish(filled(sizes, options.dtype(), options.device(), 1), options);
 }
 Tensor full(IntArrayRef sizes, const Scalar& value, const TensorOptions& options) {
   GRAPNEL_CALL_SITE;
-  return finish(filled(sizes, options.dtype_or(natural_dtype(value)), value), options);
+  return finish(filled(sizes, options.dtype_or(natural_dtype(value)), options.device(), value),
+                options);
 }
 Tensor scalar_tensor(const Scalar& value, const TensorOptions& options) {
   GRAPNEL_CALL_SITE;
-  return finish(filled({}, options.dtype(), value), options);
+  return finish(filled({}, options.dtype(), options.device(), value), options);
 }
 
 Tensor arange(const Scalar& end, const TensorOptions& options) {
@@ -150,14 +156,14 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step,
         stride > 0 ? static_cast<uint64_t>(stride) : -static_cast<uint64_t>(stride);
     const auto count = checked_cast<int64_t>(distance / pace + (distance % pace != 0), "arange");
     const auto at = [=](int64_t i) { return (wrapping(first) + wrapping(i) * wrapping(stride)).v; };
-    return finish(by_rule(count, dtype, at), options);
+    return moved(by_rule(count, dtype, at), options);
   }
   const double count = std::ceil((to - from) / by);
   check(count < 9.2e18, "arange: from ", start, " to ", end, " in steps of ", step,
         " has too many elements.");
-  return finish(by_rule(static_cast<int64_t>(count), dtype,
-                        [=](int64_t i) { return from + static_cast<double>(i) * by; }),
-                options);
+  return moved(by_rule(static_cast<int64_t>(count), dtype,
+                       [=](int64_t i) { return from + static_cast<double>(i) * by; }),
+               options);
 }
 
 Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps,
@@ -167,12 +173,12 @@ Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps,
   const double from = start.to_double(), to = end.to_double();
   const double by = steps > 1 ? (to - from) / static_cast<double>(steps - 1) : 0;
   // From the nearer end, so that the last number is `end` exactly and the sequence is symmetric.
-  return finish(by_rule(steps, options.dtype(),
-                        [=](int64_t i) {
-                          return i < (steps + 1) / 2 ? from + static_cast<double>(i) * by
-                                                     : to - static_cast<double>(steps - 1 - i) * by;
-                        }),
-                options);
+  return moved(by_rule(steps, options.dtype(),
+                       [=](int64_t i) {
+                         return i < (steps + 1) / 2 ? from + static_cast<double>(i) * by
+                                                    : to - static_cast<double>(steps - 1 - i) * by;
+                       }),
+               options);
 }
 
 Tensor eye(int64_t n, const TensorOptions& options) {
@@ -182,12 +188,12 @@ Tensor eye(int64_t n, const TensorOptions& options) {
 Tensor eye(int64_t rows, int64_t columns, const TensorOptions& options) {
   GRAPNEL_CALL_SITE;
   const record::Suspend at_once;
-  const Tensor t = zeros({rows, columns}, options.dtype());
+  const Tensor t = zeros({rows, columns}, TensorOptions(options.dtype()).device(kCPU));
   visit_dtype(t.dtype(), [&]<class T>() {
     for (int64_t i = 0; i < std::min(rows, columns); ++i)
       t.data_ptr<T>()[i * columns + i] = convert<T>(int64_t{1});
   });
-  return finish(t, options);
+  return moved(t, options);
 }
 
 // --- random ---
@@ -198,7 +204,8 @@ Tensor rand(IntArrayRef sizes, const TensorOptions& options) {
 }
 Tensor rand(IntArrayRef sizes, std::optional<Generator> generator, const TensorOptions& options) {
   GRAPNEL_CALL_SITE;
-  return finish(random::uniform_(fresh_for_op(sizes, options.dtype()), 0, 1, pointer(generator)),
+  return finish(random::uniform_(fresh_for_op(sizes, options.dtype(), options.device()), 0, 1,
+                                 pointer(generator)),
                 options);
 }
 Tensor randn(IntArrayRef sizes, const TensorOptions& options) {
@@ -207,7 +214,8 @@ Tensor randn(IntArrayRef sizes, const TensorOptions& options) {
 }
 Tensor randn(IntArrayRef sizes, std::optional<Generator> generator, const TensorOptions& options) {
   GRAPNEL_CALL_SITE;
-  return finish(random::normal_(fresh_for_op(sizes, options.dtype()), 0, 1, pointer(generator)),
+  return finish(random::normal_(fresh_for_op(sizes, options.dtype(), options.device()), 0, 1,
+                                pointer(generator)),
                 options);
 }
 Tensor randint(int64_t high, IntArrayRef sizes, const TensorOptions& options) {
@@ -221,9 +229,9 @@ Tensor randint(int64_t low, int64_t high, IntArrayRef sizes, const TensorOptions
 Tensor randint(int64_t low, int64_t high, IntArrayRef sizes, std::optional<Generator> generator,
                const TensorOptions& options) {
   GRAPNEL_CALL_SITE;
-  return finish(
-      random::random_(fresh_for_op(sizes, options.dtype_or(kInt64)), low, high, pointer(generator)),
-      options);
+  return finish(random::random_(fresh_for_op(sizes, options.dtype_or(kInt64), options.device()),
+                                low, high, pointer(generator)),
+                options);
 }
 Tensor randperm(int64_t n, const TensorOptions& options) {
   GRAPNEL_CALL_SITE;
@@ -231,7 +239,8 @@ Tensor randperm(int64_t n, const TensorOptions& options) {
 }
 Tensor randperm(int64_t n, std::optional<Generator> generator, const TensorOptions& options) {
   GRAPNEL_CALL_SITE;
-  return finish(random::shuffle_(fresh_for_op({n}, options.dtype_or(kInt64)), pointer(generator)),
+  return finish(random::shuffle_(fresh_for_op({n}, options.dtype_or(kInt64), options.device()),
+                                 pointer(generator)),
                 options);
 }
 
@@ -289,9 +298,10 @@ Tensor from_blob(void* data, IntArrayRef sizes, IntArrayRef strides, const Delet
         " has elements.");
   const size_t bytes =
       checked_mul(static_cast<size_t>(elements), element_size(options.dtype()), "from_blob");
-  return finish(Tensor(TensorImpl::create(Storage::borrow(data, bytes, deleter), options.dtype(),
-                                          Shape(sizes), Shape(strides))),
-                options);
+  return finish(
+      Tensor(TensorImpl::create(Storage::borrow(data, bytes, deleter, options.device_or(kCPU)),
+                                options.dtype(), Shape(sizes), Shape(strides))),
+      options);
 }
 
 }  // namespace grapnel

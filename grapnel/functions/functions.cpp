@@ -5,14 +5,20 @@
 #include "grapnel/ops/argument_check.h"
 #include "grapnel/ops/number_operand.h"
 #include "grapnel/ops/op_site.h"
+#include "grapnel/ops/op_table.h"
 
 namespace grapnel {
 
 namespace {
 
 template <class D>
+void check_values(const Tensor& a, const Tensor& b) {
+  if constexpr (requires { D::refused; }) check_integers(a, b, D::refused);
+}
+
+template <class D>
 Tensor call(const Tensor& a, const Tensor& b) {
-  check_arguments<D>(a, b);
+  check_values<D>(a, b);
   // The square is common enough to be worth a multiplication instead of a power.
   if constexpr (std::is_same_v<D, Pow>)
     if (b.impl().wrapped_number && a.is_floating_point() && b.item().to_double() == 2)
@@ -29,7 +35,7 @@ Tensor call(const Scalar& a, const Tensor& b) {
 }
 template <class D>
 Tensor& call_inplace(const Tensor& a, const Tensor& b) {
-  check_arguments<D>(a, b);
+  check_values<D>(a, b);
   return apply_inplace<D>(a, b);
 }
 template <class D>
@@ -44,12 +50,10 @@ Tensor& call_inplace(const Tensor& a, const Scalar& b) {
 #define GRAPNEL_DEFINE(name, Def) \
   Tensor name(const Tensor& x) {  \
     GRAPNEL_CALL_SITE;            \
-    check_arguments<Def>(x);      \
     return apply<Def>(x);         \
   }                               \
   Tensor Tensor::name() const {   \
     GRAPNEL_CALL_SITE;            \
-    check_arguments<Def>(*this);  \
     return apply<Def>(*this);     \
   }
 GRAPNEL_UNARY_OPS(GRAPNEL_DEFINE)
@@ -59,7 +63,6 @@ GRAPNEL_UNARY_TEST_OPS(GRAPNEL_DEFINE)
 #define GRAPNEL_DEFINE(name, Def)     \
   Tensor& Tensor::name##_() const {   \
     GRAPNEL_CALL_SITE;                \
-    check_arguments<Def>(*this);      \
     return apply_inplace<Def>(*this); \
   }
 GRAPNEL_UNARY_OPS(GRAPNEL_DEFINE)
@@ -67,7 +70,6 @@ GRAPNEL_UNARY_OPS(GRAPNEL_DEFINE)
 
 Tensor operator-(const Tensor& x) {
   GRAPNEL_CALL_SITE;
-  check_arguments<Neg>(x);
   return apply<Neg>(x);
 }
 Tensor operator!(const Tensor& x) {
@@ -196,15 +198,19 @@ Scalar negated(const Scalar& alpha) {
   return alpha.is_floating() ? Scalar(-alpha.to_double()) : Scalar(-alpha.to_int());
 }
 
+void refuse_bools(const Tensor& a, const Tensor& b) {
+  const Tensor* const both[] = {&a, &b};
+  Sub::check_types(both);
+}
 Tensor less_scaled(const Tensor& a, const Tensor& b, const Scalar& alpha) {
-  check_arguments<Sub>(a, b);
   if (is_one(alpha)) return apply<Sub>(a, b);
+  refuse_bools(a, b);
   check_alpha("sub", a, b, alpha);
   return apply<AddScaled>(a, b, wrap_number(negated(alpha)));
 }
 Tensor& less_scaled_inplace(const Tensor& a, const Tensor& b, const Scalar& alpha) {
-  check_arguments<Sub>(a, b);
   if (is_one(alpha)) return apply_inplace<Sub>(a, b);
+  refuse_bools(a, b);
   check_alpha("sub", a, b, alpha);
   return apply_inplace<AddScaled>(a, b, wrap_number(negated(alpha)));
 }

@@ -26,7 +26,7 @@ DimAttrs along(const Tensor& x, int64_t dim, const char* op) {
   return {wrap_dim(dim, x.shape().size(), op)};
 }
 Tensor spread(const Scalar& value, const Tensor& x, const Tensor& index) {
-  return scalar_tensor(value, x.dtype()).expand(index.shape());
+  return scalar_tensor(value, x.options()).expand(index.shape());
 }
 
 }  // namespace

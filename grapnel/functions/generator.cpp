@@ -9,6 +9,7 @@
 
 #include "grapnel/base/at_fork.h"
 #include "grapnel/ops/record.h"
+#include "grapnel/ops/vectors.h"
 
 namespace grapnel {
 
@@ -46,17 +47,14 @@ void Generator::set_state(GeneratorState state) {
 
 Tensor Generator::get_state() const {
   const GeneratorState now = state();
-  Tensor t(TensorImpl::empty({2}, kInt64));
-  t.data_ptr<int64_t>()[0] = static_cast<int64_t>(now.seed);
-  t.data_ptr<int64_t>()[1] = static_cast<int64_t>(now.offset);
-  return t;
+  return from_vector<int64_t>({static_cast<int64_t>(now.seed), static_cast<int64_t>(now.offset)});
 }
 void Generator::set_state(const Tensor& state) {
   check(state.dtype() == kInt64 && state.shape() == Shape{2},
         "Generator::set_state: a state is i64[2], got ", state.dtype(), state.shape(),
         ".\nPass what get_state() returned.");
-  const int64_t* x = state.data_ptr<int64_t>();
-  set_state({static_cast<uint64_t>(x[0]), static_cast<uint64_t>(x[state.stride(0)])});
+  const std::vector<int64_t> x = to_vector<int64_t>(state);
+  set_state({static_cast<uint64_t>(x[0]), static_cast<uint64_t>(x[1])});
 }
 
 Generator Generator::clone() const {
@@ -76,12 +74,8 @@ GeneratorState Generator::advance(int64_t count) {
   return now;
 }
 
-namespace {
-constinit thread_local Generator* of_this_thread = nullptr;
-}
-
 Generator& default_generator() {
-  if (of_this_thread) return *of_this_thread;
+  if (this_context.generator) return *this_context.generator;
   // Never destroyed: static objects of the user's program may still draw while they are torn down.
   static Generator* const generator = new Generator;
   return *generator;
@@ -89,7 +83,7 @@ Generator& default_generator() {
 void manual_seed(uint64_t seed) { default_generator().set_current_seed(seed); }
 
 DefaultGeneratorScope::DefaultGeneratorScope(Generator generator)
-    : own_(std::move(generator)), outer_(std::exchange(of_this_thread, &own_)) {}
-DefaultGeneratorScope::~DefaultGeneratorScope() { of_this_thread = outer_; }
+    : own_(std::move(generator)), outer_(std::exchange(this_context.generator, &own_)) {}
+DefaultGeneratorScope::~DefaultGeneratorScope() { this_context.generator = outer_; }
 
 }  // namespace grapnel

@@ -1,5 +1,6 @@
 /// Indexing as the user calls it. Numbers, slices, None and "..." become views; what is left are
 /// index tensors, of which one tensor of positions is made (Note [Row index]).
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/functions/assign.h"
 #include "grapnel/ops/defs/index.h"
 #include "grapnel/ops/op_site.h"
@@ -48,7 +49,9 @@ int64_t dims_used(const TensorIndex& index) {
          std::holds_alternative<indexing::Slice>(index.value());
 }
 
-Tensor positions_of(bool on) { return on ? zeros({1}, kInt64) : zeros({0}, kInt64); }
+Tensor positions_of(bool on, Device device) {
+  return zeros({on ? 1 : 0}, TensorOptions(kInt64).device(device));
+}
 
 Selection select_parts(const Tensor& x, const IndexList& indices) {
   int64_t used = 0, ellipses = 0;
@@ -63,7 +66,7 @@ Selection select_parts(const Tensor& x, const IndexList& indices) {
   Selection s{x, {}};
   int dim = 0;
   auto add_part = [&](const Tensor& index) {
-    s.parts.push_back({dim, index});
+    s.parts.push_back({dim, index.to(x.device())});
     dim += s.parts.back().dims();
   };
   for (const TensorIndex& index : indices) {
@@ -79,10 +82,10 @@ Selection select_parts(const Tensor& x, const IndexList& indices) {
             s.view = s.view.slice(dim++, value.start, value.stop, value.step);
           } else if constexpr (std::is_same_v<T, bool>) {
             s.view = s.view.unsqueeze(dim);
-            add_part(positions_of(value));
+            add_part(positions_of(value, x.device()));
           } else if (value.dtype() == kBool && value.dim() == 0) {
             s.view = s.view.unsqueeze(dim);
-            add_part(positions_of(value.item().to_bool()));
+            add_part(positions_of(value.item().to_bool(), x.device()));
           } else {
             add_part(value);
           }
@@ -186,7 +189,7 @@ Tensor& Tensor::index_put_(const IndexList& indices, const Tensor& values) const
 }
 Tensor& Tensor::index_put_(const IndexList& indices, const Scalar& value) const {
   GRAPNEL_CALL_SITE;
-  return index_put_(indices, scalar_tensor(value, dtype()));
+  return index_put_(indices, scalar_tensor(value, options()));
 }
 
 // --- rows along one dimension ---
@@ -247,8 +250,9 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_id
   check(weight.dim() == 2,
         "embedding: the weight must have 2 dimensions (rows, features), got shape ", weight.shape(),
         ".");
-  check(padding_idx >= -1 && padding_idx < weight.shape()[0], "embedding: padding_idx ",
-        padding_idx, " is out of range for ", weight.shape()[0], " rows.\nUse -1 for no padding.");
+  check_as<IndexError>(padding_idx >= -1 && padding_idx < weight.shape()[0],
+                       "embedding: padding_idx ", padding_idx, " is out of range for ",
+                       weight.shape()[0], " rows.\nUse -1 for no padding.");
   return apply<Embedding>({{0}, padding_idx}, weight, indices);
 }
 

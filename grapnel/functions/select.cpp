@@ -1,7 +1,7 @@
 /// Pointwise functions of three and more inputs, and activations with parameters.
 #include "grapnel/functions/functions.h"
-#include "grapnel/ops/argument_check.h"
 #include "grapnel/ops/op_site.h"
+#include "grapnel/ops/op_table.h"
 
 namespace grapnel {
 
@@ -9,7 +9,6 @@ namespace grapnel {
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   GRAPNEL_CALL_SITE;
-  check_mask("where", condition);
   return apply<Where>(condition, a, b);
 }
 Tensor where(const Tensor& condition, const Tensor& a, const Scalar& b) {
@@ -27,7 +26,6 @@ Tensor Tensor::where(const Tensor& condition, const Tensor& other) const {
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Scalar& value) {
   GRAPNEL_CALL_SITE;
-  check_mask("masked_fill", mask);
   return apply<MaskedFill>(x, mask, wrap_number(value));
 }
 Tensor Tensor::masked_fill(const Tensor& mask, const Scalar& value) const {
@@ -36,7 +34,6 @@ Tensor Tensor::masked_fill(const Tensor& mask, const Scalar& value) const {
 }
 Tensor& Tensor::masked_fill_(const Tensor& mask, const Scalar& value) const {
   GRAPNEL_CALL_SITE;
-  check_mask("masked_fill_", mask);
   return apply_inplace<MaskedFill>(*this, mask, wrap_number(value));
 }
 
@@ -102,8 +99,6 @@ GRAPNEL_DEFINE(addcdiv, Addcdiv)
 #undef GRAPNEL_DEFINE
 
 // --- activations ---
-
-Tensor relu_backward(const Tensor& g, const Tensor& y) { return apply<ReluBackward>(g, y); }
 
 Tensor leaky_relu(const Tensor& x, const Scalar& negative_slope) {
   GRAPNEL_CALL_SITE;

@@ -1,4 +1,5 @@
 /// Views as the user calls them: wraps and checks the arguments, then applies the view op.
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/ops/defs/view.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
@@ -146,8 +147,9 @@ Tensor Tensor::squeeze(int64_t dim) const {
 Tensor Tensor::unsqueeze(int64_t dim) const {
   GRAPNEL_CALL_SITE;
   const int64_t last = this->dim();
-  check(dim >= -last - 1 && dim <= last, "unsqueeze: position ", dim,
-        " is out of range; a tensor of shape ", shape(), " accepts ", -last - 1, " to ", last, ".");
+  check_as<IndexError>(dim >= -last - 1 && dim <= last, "unsqueeze: position ", dim,
+                       " is out of range; a tensor of shape ", shape(), " accepts ", -last - 1,
+                       " to ", last, ".");
   return apply<Unsqueeze>({dim < 0 ? dim + last + 1 : dim}, *this);
 }
 
@@ -171,10 +173,11 @@ Tensor Tensor::select(int64_t dim, int64_t index) const {
   check_has_dims(*this, "select");
   const int at = wrap_dim(dim, rank_of(*this), "select");
   const int64_t size = shape()[at];
-  check(size > 0, "select: index ", index, " of dimension ", dim, ", which has size 0 (shape ",
-        shape(), ").");
-  check(index >= -size && index < size, "select: index ", index, " is out of range for dimension ",
-        dim, " with size ", size, "; it accepts ", -size, " to ", size - 1, ".");
+  check_as<IndexError>(size > 0, "select: index ", index, " of dimension ", dim,
+                       ", which has size 0 (shape ", shape(), ").");
+  check_as<IndexError>(index >= -size && index < size, "select: index ", index,
+                       " is out of range for dimension ", dim, " with size ", size, "; it accepts ",
+                       -size, " to ", size - 1, ".");
   return apply<Select>({at, index < 0 ? index + size : index}, *this);
 }
 
@@ -183,8 +186,9 @@ Tensor Tensor::narrow(int64_t dim, int64_t start, int64_t length) const {
   check_has_dims(*this, "narrow");
   const int at = wrap_dim(dim, rank_of(*this), "narrow");
   const int64_t size = shape()[at];
-  check(start >= -size && start <= size, "narrow: start ", start, " is out of range for dimension ",
-        dim, " with size ", size, "; it accepts ", -size, " to ", size, ".");
+  check_as<IndexError>(start >= -size && start <= size, "narrow: start ", start,
+                       " is out of range for dimension ", dim, " with size ", size, "; it accepts ",
+                       -size, " to ", size, ".");
   const int64_t from = start < 0 ? start + size : start;
   check(length >= 0 && length <= size - from, "narrow: ", length, " elements from ", from,
         " on do not fit in dimension ", dim, " with size ", size, ".");

@@ -17,7 +17,7 @@ Tensor Scale::operator()(const Tensor& g) const { return g * factor; }
 std::string Scale::name() const { return str("scale ", factor); }
 
 Tensor Noise::operator()(const Tensor& g) const {
-  return g + randn(g.shape(), generator, g.dtype()) * std;
+  return g + randn(g.shape(), generator, g.options()) * std;
 }
 std::string Noise::name() const { return str("noise ", std); }
 

@@ -95,17 +95,17 @@ Chain<First, Second> operator|(First first, Second second) {
 /// Registers the hook under its name.
 template <GradientHook H>
 HookHandle attach(const Tensor& tensor, H hook,
-                  std::source_location site = std::source_location::current()) {
+                  base::SourceLine site = std::source_location::current()) {
   std::string name = hook.name();
   // A gradient that is absent stays absent.
   return tensor.register_hook(
       [hook = std::move(hook)](const Tensor& g) { return g.defined() ? hook(g) : g; },
-      HookOptions(std::move(name), site));
+      {.name = std::move(name), .site = site});
 }
 /// The same on each tensor that requires grad.
 template <GradientHook H>
 std::vector<HookHandle> attach(const std::vector<Tensor>& tensors, const H& hook,
-                               std::source_location site = std::source_location::current()) {
+                               base::SourceLine site = std::source_location::current()) {
   std::vector<HookHandle> out;
   for (const Tensor& t : tensors)
     if (t.requires_grad()) out.push_back(attach(t, hook, site));
@@ -115,8 +115,7 @@ std::vector<HookHandle> attach(const std::vector<Tensor>& tensors, const H& hook
 /// The tensor itself, behind a node whose gradient is changed by the hook: `x = hooks::through(x,
 /// hooks::Reverse{0.1})`. Unlike attach, it changes the gradient of this use of x only.
 template <GradientHook H>
-Tensor through(const Tensor& x, H hook,
-               std::source_location site = std::source_location::current()) {
+Tensor through(const Tensor& x, H hook, base::SourceLine site = std::source_location::current()) {
   const Tensor out = x.view_as(x);
   if (out.requires_grad()) attach(out, std::move(hook), site);
   return out;

@@ -73,7 +73,7 @@ class NanGuard::Impl : public TapeObserver, public std::enable_shared_from_this<
     };
     node.make_hooks()->add(HookKind::node_post, 0,
                            std::make_shared<CallableNodePostHook<decltype(look)>>(std::move(look)),
-                           "NaN guard",
+                           HookOptions{.name = "NaN guard", .site = {}},
                            /*is_tool=*/true);
   }
 

@@ -165,7 +165,7 @@ PerSampleNorms::PerSampleNorms(nn::Module& module, const PerSampleNormsOptions& 
                 NoGradGuard no_grad;
                 state->add(squares(layer, x, g.detach()));
               },
-              {"per-sample norms of " + path, std::source_location()});
+              {"per-sample norms of " + path, base::SourceLine()});
         },
         {.name = "per-sample norms"}));
   });

@@ -24,7 +24,7 @@ struct Narrowed {
   std::any kept;
 };
 struct Deflated {
-  DType dtype;
+  TensorOptions options;
   Shape shape;
   std::vector<Bytef> bytes;
 };
@@ -33,6 +33,7 @@ struct Deflated {
 /// copies of the owners, but not of the file.
 struct OnDisk {
   std::filesystem::path path;
+  Device device;  ///< where the tensor was
   base::HomeProcess home;
   explicit OnDisk(std::filesystem::path p) : path(std::move(p)) {}
   ~OnDisk() {
@@ -86,9 +87,9 @@ SavedHook deflate(const SavedHookOptions& options) {
       [=](const Tensor& t) -> std::any {
         if (stays_anyway(t) || t.nbytes() < options.min_bytes || t.nbytes() > (int64_t{1} << 30))
           return t.detach();
-        const Tensor dense = t.detach().contiguous();
+        const Tensor dense = t.detach().cpu().contiguous();
         auto size = compressBound(static_cast<uLong>(dense.nbytes()));
-        Deflated out{t.dtype(), t.shape(), std::vector<Bytef>(size)};
+        Deflated out{t.options(), t.shape(), std::vector<Bytef>(size)};
         const int code =
             compress2(out.bytes.data(), &size, static_cast<const Bytef*>(dense.data_ptr()),
                       static_cast<uLong>(dense.nbytes()), Z_BEST_SPEED);
@@ -101,13 +102,13 @@ SavedHook deflate(const SavedHookOptions& options) {
       [](const std::any& packed) -> Tensor {
         if (const Tensor* plain = std::any_cast<Tensor>(&packed)) return *plain;
         const auto& d = *std::any_cast<const std::shared_ptr<const Deflated>&>(packed);
-        const Tensor out = empty(d.shape, d.dtype);
+        const Tensor out = empty(d.shape, d.options.device(kCPU));
         auto size = static_cast<uLongf>(out.nbytes());
         const int code =
             uncompress(static_cast<Bytef*>(out.data_ptr()), &size, d.bytes.data(), d.bytes.size());
         check(code == Z_OK && size == static_cast<uLongf>(out.nbytes()),
               "deflate: zlib failed with code ", code, " while unpacking.");
-        return out;
+        return out.to(d.options.device());
       }};
 }
 
@@ -118,6 +119,7 @@ SavedHook save_to_disk(const std::filesystem::path& folder, const SavedHookOptio
             static std::atomic<uint64_t> count{0};
             auto file = std::make_shared<OnDisk>(
                 folder / str("saved-", getpid(), '-', count++, ".safetensors"));
+            file->device = t.device();
             io::NamedTensors one;
             one.insert("saved", t);
             io::save_safetensors(file->path, one, {}, io::Durable::scratch);
@@ -125,8 +127,8 @@ SavedHook save_to_disk(const std::filesystem::path& folder, const SavedHookOptio
           },
           [](const std::any& packed) -> Tensor {
             if (const Tensor* plain = std::any_cast<Tensor>(&packed)) return *plain;
-            return io::load_safetensors(std::any_cast<const std::shared_ptr<OnDisk>&>(packed)->path)
-                .tensors["saved"];
+            const auto& file = std::any_cast<const std::shared_ptr<OnDisk>&>(packed);
+            return io::load_safetensors(file->path).tensors["saved"].to(file->device);
           }};
 }
 

@@ -6,6 +6,7 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
+#include "grapnel/ops/vectors.h"
 
 namespace grapnel::hooks {
 
@@ -39,7 +40,7 @@ HookHandle Statistics::attach(const std::string& name, const Tensor& tensor) {
   const size_t number = series_.size();
   series_.push_back(std::make_unique<Series>(name, options_.bins));
   handles_.push_back(tensor.register_hook([this, number](const Tensor& g) { add(number, g); },
-                                          {"statistics of " + name, std::source_location()}));
+                                          {"statistics of " + name, base::SourceLine()}));
   return handles_.back();
 }
 
@@ -82,8 +83,7 @@ std::vector<Statistics::Row> Statistics::report() const {
       row.norm = std::sqrt(squares / static_cast<double>(s->calls));
     }
     if (s->histogram.defined()) {
-      const auto* p = s->histogram.data_ptr<int64_t>();
-      row.histogram.assign(p, p + s->histogram.numel());
+      row.histogram = to_vector<int64_t>(s->histogram);
     }
     out.push_back(std::move(row));
   }

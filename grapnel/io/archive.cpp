@@ -41,6 +41,14 @@ Archive::Value from_json(const json& value, const std::string& name, const std::
 
 }  // namespace
 
+void Archive::write(const std::string& name, const Tensor& tensor) { tensors_.set(name, tensor); }
+void Archive::write(const std::string& name, Value value) {
+  values_.insert_or_assign(name, std::move(value));
+}
+bool Archive::has(const std::string& name) const {
+  return tensors_.contains(name) || values_.contains(name);
+}
+
 void Archive::write(const std::string& name, const Archive& part) {
   for (const auto& item : part.tensors_) write(name + "." + item.key(), item.value());
   for (const auto& [key, value] : part.values_) write(name + "." + key, value);

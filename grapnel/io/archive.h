@@ -16,10 +16,8 @@ class Archive {
  public:
   using Value = std::variant<Scalar, std::string>;
 
-  void write(const std::string& name, const Tensor& tensor) { tensors_.set(name, tensor); }
-  void write(const std::string& name, Value value) {
-    values_.insert_or_assign(name, std::move(value));
-  }
+  void write(const std::string& name, const Tensor& tensor);
+  void write(const std::string& name, Value value);
   /// All of `part` under `name.`.
   void write(const std::string& name, const Archive& part);
 
@@ -27,9 +25,7 @@ class Archive {
   Tensor tensor(const std::string& name) const;
   Scalar number(const std::string& name) const;
   std::string text(const std::string& name) const;
-  bool has(const std::string& name) const {
-    return tensors_.contains(name) || values_.contains(name);
-  }
+  bool has(const std::string& name) const;
   /// What is under `name.`, without that prefix.
   Archive part(const std::string& name) const;
 

@@ -150,7 +150,7 @@ Tensor parse_npy(std::span<const std::byte> bytes, const std::string& source) {
 
   std::vector<int64_t> sizes = header.shape;
   if (header.fortran) std::ranges::reverse(sizes);
-  const Tensor out = empty(sizes, type->dtype);
+  const Tensor out = empty(sizes, TensorOptions(type->dtype).device(kCPU));
   auto* to = static_cast<char*>(out.data_ptr());
   if (total > 0) std::memcpy(to, raw + before + length, total);
   if (order == '>')
@@ -180,7 +180,7 @@ std::string npy_bytes(const Tensor& tensor, const std::string& source) {
   out += static_cast<char>(header.size() & 0xff);
   out += static_cast<char>(header.size() >> 8);
   out += header;
-  const Tensor dense = tensor.detach().contiguous();
+  const Tensor dense = tensor.detach().cpu().contiguous();
   return out.append(static_cast<const char*>(dense.data_ptr()),
                     static_cast<size_t>(dense.nbytes()));
 }

@@ -75,7 +75,7 @@ Safetensors read(uint64_t size, const std::string& source, const ReadAt& read_at
       out.left_out.emplace(e.name, e.dtype);
       continue;
     }
-    const Tensor t = empty(e.shape, *type);
+    const Tensor t = empty(e.shape, TensorOptions(*type).device(kCPU));
     read_at(8 + header_bytes + e.begin, t.data_ptr(), e.end - e.begin);
     // Any byte may stand there, but a bool that is neither 0 nor 1 is none.
     if (t.dtype() == kBool)
@@ -115,7 +115,7 @@ void save_safetensors(const std::filesystem::path& path, const NamedTensors& ten
           ": a tensor cannot be called __metadata__, which the format uses itself.");
     header.entries.push_back(
         {.name = item.key(), .dtype = name_of(item->dtype()), .shape = item->shape().vec()});
-    order.emplace_back(&header.entries.back(), item->detach().contiguous());
+    order.emplace_back(&header.entries.back(), item->detach().cpu().contiguous());
   }
   // Wide types first, so that every tensor is aligned to its elements for readers that map the
   // file.

@@ -1,11 +1,11 @@
 /// Modules without parameters (PReLU aside): activations, Softmax, Dropout.
 #pragma once
 
-#include <limits>
 #include <string>
 
 #include "grapnel/base/arg.h"
 #include "grapnel/functions/functions.h"
+#include "grapnel/functions/one_call.h"
 #include "grapnel/nn/module_holder.h"
 
 namespace grapnel::nn {
@@ -31,7 +31,7 @@ GRAPNEL_ACTIVATION(SiLU, input.silu());
 /// x * tanh(softplus(x))
 GRAPNEL_ACTIVATION(Mish, input* softplus(input).tanh());
 /// log(sigmoid(x)), computed without overflow.
-GRAPNEL_ACTIVATION(LogSigmoid, -softplus(-input, 1, std::numeric_limits<double>::infinity()));
+GRAPNEL_ACTIVATION(LogSigmoid, log_sigmoid(input));
 /// x / (1 + |x|)
 GRAPNEL_ACTIVATION(Softsign, input / (1 + input.abs()));
 /// x limited to [low, high]. Unlike clamp's, its gradient is 0 at the bounds, too, as PyTorch's is for

@@ -15,7 +15,8 @@ namespace {
 /// A mask as numbers to add to scores.
 Tensor additive(const Tensor& mask, DType dtype) {
   if (mask.dtype() != kBool) return mask.to(dtype);
-  return masked_fill(zeros(mask.shape(), dtype), mask, -std::numeric_limits<double>::infinity());
+  return masked_fill(zeros(mask.shape(), mask.options().dtype(dtype)), mask,
+                     -std::numeric_limits<double>::infinity());
 }
 
 Tensor add_defined(const Tensor& a, const Tensor& b) {
@@ -27,7 +28,7 @@ Tensor widened(const Tensor& mask, int64_t keys) {
   if (!mask.defined() || mask.size(-1) == keys) return mask;
   Shape extra = mask.shape();
   extra[extra.size() - 1] = keys - mask.size(-1);
-  return cat({mask, zeros(extra, mask.dtype())}, -1);
+  return cat({mask, zeros(extra, mask.options())}, -1);
 }
 
 }  // namespace
@@ -125,7 +126,7 @@ std::tuple<Tensor, Tensor> MultiheadAttentionImpl::forward(
     v = cat({v, bias_v.expand({n, 1, options.embed_dim()})}, 1);
   }
   if (options.add_zero_attn()) {
-    const Tensor zero = zeros({n, 1, options.embed_dim()}, k.dtype());
+    const Tensor zero = zeros({n, 1, options.embed_dim()}, k.options());
     k = cat({k, zero}, 1);
     v = cat({v, zero}, 1);
   }

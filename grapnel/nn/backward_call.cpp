@@ -5,7 +5,7 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/hooked_views.h"
 #include "grapnel/autograd/visit.h"
-#include "grapnel/base/context.h"
+#include "grapnel/base/place.h"
 #include "grapnel/base/short_name.h"
 #include "grapnel/ops/tape.h"
 
@@ -68,8 +68,12 @@ struct BackwardCall::Record {
   }
 
   /// Stands for those of all hooks where one hook of a node does their work.
-  std::source_location first_site() const {
+  base::SourceLine first_site() const {
     return (hooks.empty() ? late_hooks : hooks).front()->site;
+  }
+  /// Of the node's hook that calls the module's.
+  HookOptions options_of(const auto& entry, const char* kind) const {
+    return {.name = entry.name.empty() ? name + kind : entry.name, .site = entry.site};
   }
   Module& get(const std::string& hook) const {
     check(!alive.expired(), "the ", hook, " fires, but its module ", name,
@@ -154,7 +158,7 @@ struct BackwardCall::Record {
           [self, number](const variable_list&, const variable_list&) {
             if (engine::current_pass() == number) self->arrive(self->state());
           },
-          HookOptions("after_parameters of " + name, late_hooks.front()->site)));
+          HookOptions{.name = "after_parameters of " + name, .site = late_hooks.front()->site}));
     }
     if (pass.waiting_for == 0) fire_late(pass);
   }
@@ -302,8 +306,7 @@ void BackwardCall::hook_results() {
                   [record, e](const variable_list& slots, const variable_list&) {
                     return record->run_pre(*e, slots);
                   },
-                  HookOptions(e->name.empty() ? record->name + " full_backward_pre" : e->name,
-                              e->site)),
+                  record->options_of(*e, " full_backward_pre")),
               e);
   if (before_->num_inputs() > 0) {
     record->before = before_.get();
@@ -312,7 +315,7 @@ void BackwardCall::hook_results() {
   if (record->hooks.empty() && record->late_hooks.empty()) return;
   const HookHandle results = after_->register_hook(
       [record](const variable_list& slots, const variable_list&) { record->enter(record, slots); },
-      HookOptions(record->name + " results", record->first_site()));
+      HookOptions{.name = record->name + " results", .site = record->first_site()});
   for (const auto& e : record->hooks) stand_for(*after_, results, e);
   for (const auto& e : record->late_hooks) stand_for(*after_, results, e);
   if (before_->num_inputs() > 0) return;
@@ -321,7 +324,7 @@ void BackwardCall::hook_results() {
         [record, e, last = e == record->hooks.back()](const variable_list&, const variable_list&) {
           (void)record->run(*e, {}, last);
         },
-        HookOptions(e->name.empty() ? record->name + " full_backward" : e->name, e->site));
+        record->options_of(*e, " full_backward"));
 }
 
 void BackwardCall::hook_arguments() {
@@ -332,7 +335,7 @@ void BackwardCall::hook_arguments() {
                                                       const variable_list&) {
           return record->run(*e, slots, last);
         },
-        HookOptions(e->name.empty() ? record->name + " full_backward" : e->name, e->site));
+        record->options_of(*e, " full_backward"));
   if (record->late_hooks.empty()) return;
   before_->register_hook(
       [record](const variable_list& slots, const variable_list&) {
@@ -341,7 +344,7 @@ void BackwardCall::hook_arguments() {
         pass.grad_input = record->arguments.spread(slots);
         record->arrive(pass);
       },
-      HookOptions(record->name + " arguments", record->late_hooks.front()->site));
+      HookOptions{.name = record->name + " arguments", .site = record->late_hooks.front()->site});
 }
 
 }  // namespace grapnel::nn

@@ -1,5 +1,6 @@
 #include "grapnel/nn/call.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <unordered_set>
@@ -36,9 +37,9 @@ class ModulePath final : public base::Remembered {
   }
 
  private:
-  static const CallScope* call_around(const base::Context& c) {
-    for (const base::Context* outer = c.outer(); outer; outer = outer->outer())
-      if (outer->kind() == base::Context::Kind::module) return static_cast<const CallScope*>(outer);
+  static const CallScope* call_around(const base::Place& c) {
+    for (const base::Place* outer = c.outer(); outer; outer = outer->outer())
+      if (outer->kind() == base::Place::Kind::module) return static_cast<const CallScope*>(outer);
     return nullptr;
   }
 
@@ -220,8 +221,41 @@ void check_no_kwargs(const Module& module, const Kwargs& kwargs) {
        kwargs.begin()->first, "'.\nLet it take a const nn::Kwargs& as last parameter.");
 }
 
-KeepGenerator::KeepGenerator()
-    : seed_(default_generator().state().seed), offset_(default_generator().state().offset) {}
-KeepGenerator::~KeepGenerator() { default_generator().set_state(GeneratorState{seed_, offset_}); }
-
 }  // namespace grapnel::nn::detail
+
+namespace grapnel::nn {
+
+namespace {
+/// Leaves the default generator as it was: a copy draws no random numbers.
+class KeepGenerator {
+ public:
+  KeepGenerator() = default;
+  ~KeepGenerator() { default_generator().set_state(before_); }
+  KeepGenerator(const KeepGenerator&) = delete;
+  KeepGenerator& operator=(const KeepGenerator&) = delete;
+
+ private:
+  const GeneratorState before_ = default_generator().state();
+};
+}  // namespace
+
+std::shared_ptr<Module> Module::finish_clone_(Module* copy, const Module& from,
+                                              void (*reset)(Module& copy)) {
+  std::shared_ptr<Module> out(copy);
+  copy->parameters_.clear();
+  copy->buffers_.clear();
+  copy->children_.clear();
+  copy->transient_buffers_.clear();
+  {
+    const KeepGenerator keep;
+    reset(*copy);
+  }
+  copy->Module::clone_(from);
+  return out;
+}
+
+bool Module::has_twice_(const std::vector<size_t>& before) const {
+  return std::ranges::equal(owners_(), before, [](size_t now, size_t n) { return now == 2 * n; });
+}
+
+}  // namespace grapnel::nn

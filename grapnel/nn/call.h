@@ -14,7 +14,7 @@
 #include <typeinfo>
 #include <utility>
 
-#include "grapnel/base/context.h"
+#include "grapnel/base/place.h"
 #include "grapnel/nn/module.h"
 
 namespace grapnel::nn {
@@ -28,10 +28,10 @@ constexpr bool is_users_module() {
 }
 
 /// A call under way: tells messages which module it is.
-class CallScope final : public base::Context {
+class CallScope final : public base::Place {
  public:
   CallScope(const Module& module, const void* return_address, bool users) noexcept
-      : Context(Kind::module), module_(module), site_(return_address, users) {}
+      : Place(Kind::module), module_(module), site_(return_address, users) {}
   ~CallScope() = default;
   std::shared_ptr<const base::Remembered> remember() const override;
 
@@ -216,34 +216,12 @@ class Cloneable : public Module {
   bool shared_outside_() const override;
 };
 
-namespace detail {
-/// Leaves the default generator as it was: a copy draws no random numbers.
-class KeepGenerator {
- public:
-  KeepGenerator();
-  ~KeepGenerator();
-  KeepGenerator(const KeepGenerator&) = delete;
-  KeepGenerator& operator=(const KeepGenerator&) = delete;
-
- private:
-  uint64_t seed_, offset_;
-};
-}  // namespace detail
+// Whoever includes this makes these three for some sixty modules, so as little of them as can be is a template.
 
 template <class Derived>
 std::shared_ptr<Module> Cloneable<Derived>::clone() const {
-  auto copy = std::make_shared<Derived>(static_cast<const Derived&>(*this));
-  Module& base = *copy;
-  base.parameters_.clear();
-  base.buffers_.clear();
-  base.children_.clear();
-  base.transient_buffers_.clear();
-  {
-    detail::KeepGenerator keep;
-    copy->reset();
-  }
-  base.Module::clone_(*this);
-  return copy;
+  return finish_clone_(new Derived(static_cast<const Derived&>(*this)), *this,
+                       [](Module& copy) { static_cast<Derived&>(copy).reset(); });
 }
 
 template <class Derived>
@@ -251,9 +229,7 @@ bool Cloneable<Derived>::shared_outside_() const {
   // A copy has as many handles as this module: if that doubles the owners, there are no others.
   const std::vector<size_t> before = owners_();
   const Derived copy(static_cast<const Derived&>(*this));
-  std::vector<size_t> twice = before;
-  for (size_t& n : twice) n *= 2;
-  return owners_() != twice || Module::shared_outside_();
+  return !has_twice_(before) || Module::shared_outside_();
 }
 
 template <class Derived>

@@ -61,6 +61,21 @@ const ModuleDictImpl::Pointer& ModuleDictImpl::ptr(const std::string& key) const
   return *found;
 }
 
+ModuleDictImpl::ModuleDictImpl(const std::vector<std::pair<std::string, Pointer>>& modules) {
+  for (const auto& [key, module] : modules) insert(key, module);
+}
+
+void ModuleDictImpl::insert(const std::string& key, Pointer module) {
+  register_module(key, std::move(module));
+}
+void ModuleDictImpl::clear() { children_.clear(); }
+bool ModuleDictImpl::contains(const std::string& key) const { return children_.contains(key); }
+std::vector<std::string> ModuleDictImpl::keys() const { return children_.keys(); }
+std::vector<ModuleDictImpl::Pointer> ModuleDictImpl::values() const { return children_.values(); }
+std::vector<std::pair<std::string, ModuleDictImpl::Pointer>> ModuleDictImpl::items() const {
+  return children_.pairs();
+}
+
 std::shared_ptr<Module> ModuleDictImpl::clone() const {
   auto copy = std::make_shared<ModuleDictImpl>(*this);
   copy->clone_(*this);

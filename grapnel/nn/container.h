@@ -69,15 +69,13 @@ class ModuleDictImpl : public Cloneable<ModuleDictImpl> {
   using Pointer = std::shared_ptr<Module>;
 
   ModuleDictImpl() = default;
-  explicit ModuleDictImpl(const std::vector<std::pair<std::string, Pointer>>& modules) {
-    for (const auto& [key, module] : modules) insert(key, module);
-  }
+  explicit ModuleDictImpl(const std::vector<std::pair<std::string, Pointer>>& modules);
   void reset() override {}
   std::shared_ptr<Module> clone() const override;
   void pretty_print(std::ostream& stream) const override { stream << "grapnel::nn::ModuleDict"; }
 
   /// Throws when the key exists.
-  void insert(const std::string& key, Pointer module) { register_module(key, std::move(module)); }
+  void insert(const std::string& key, Pointer module);
   template <class M>
   void insert(const std::string& key, const ModuleHolder<M>& holder) {
     insert(key, Pointer(holder.ptr()));
@@ -85,7 +83,7 @@ class ModuleDictImpl : public Cloneable<ModuleDictImpl> {
   /// Replaces modules of the same name.
   void update(const ModuleDictImpl& other);
   Pointer pop(const std::string& key);
-  void clear() { children_.clear(); }
+  void clear();
   const Pointer& ptr(const std::string& key) const;
   const Pointer& operator[](const std::string& key) const { return ptr(key); }
   template <class M>
@@ -95,10 +93,10 @@ class ModuleDictImpl : public Cloneable<ModuleDictImpl> {
       fail("ModuleDict: '", key, "' is ", ptr(key)->name(), ", not of the type asked for.");
     return *typed;
   }
-  bool contains(const std::string& key) const { return children_.contains(key); }
-  std::vector<std::string> keys() const { return children_.keys(); }
-  std::vector<Pointer> values() const { return children_.values(); }
-  std::vector<std::pair<std::string, Pointer>> items() const { return children_.pairs(); }
+  bool contains(const std::string& key) const;
+  std::vector<std::string> keys() const;
+  std::vector<Pointer> values() const;
+  std::vector<std::pair<std::string, Pointer>> items() const;
   size_t size() const noexcept { return children_.size(); }
   bool empty() const noexcept { return children_.is_empty(); }
 

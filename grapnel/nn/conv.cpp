@@ -7,6 +7,7 @@
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
 #include "grapnel/nn/init.h"
+#include "grapnel/ops/vectors.h"
 
 namespace grapnel::nn {
 
@@ -28,10 +29,10 @@ Tensor pad_from_itself(const Tensor& x, int64_t dim, int64_t before, int64_t aft
                                                                            : padding;
   check(size > 0 && std::max(before, after) <= most, "conv: padding by ", std::max(before, after),
         " needs more than the ", size, " elements that the input has in dimension ", dim, ".");
-  const Tensor index = empty({checked_add(size, padding, "conv, padding")}, kInt64);
-  auto* to = index.data_ptr<int64_t>();
-  for (int64_t i = -before; i < size + after; ++i) *to++ = source_of(i, size, mode);
-  return x.index_select(dim, index);
+  std::vector<int64_t> index;
+  index.reserve(static_cast<size_t>(checked_add(size, padding, "conv, padding")));
+  for (int64_t i = -before; i < size + after; ++i) index.push_back(source_of(i, size, mode));
+  return x.index_select(dim, from_vector(index).to(x.device()));
 }
 
 Tensor conv(const Tensor& x, const Tensor& w, const Tensor& b, const ConvOptions<1>& o,

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
 
@@ -36,8 +37,9 @@ Tensor ones_(Tensor tensor) { return constant_(std::move(tensor), 1); }
 Tensor zeros_(Tensor tensor) { return constant_(std::move(tensor), 0); }
 
 Tensor trunc_normal_(Tensor tensor, double mean, double std, double low, double high) {
-  check(low < high && std >= 0, "trunc_normal_: low must be below high and std not negative, got ",
-        low, ", ", high, " and ", std, ".");
+  check_as<ValueError>(low < high && std >= 0,
+                       "trunc_normal_: low must be below high and std not negative, got ", low,
+                       ", ", high, " and ", std, ".");
   // Drawing again is quick unless hardly anything falls inside; then a uniform draw is close enough
   // to what remains.
   const double reach = std::max({low - mean, mean - high, 0.0});
@@ -95,8 +97,8 @@ Tensor orthogonal_(Tensor tensor, double gain) {
 
 Tensor sparse_(Tensor tensor, double sparsity, double std) {
   check(tensor.dim() == 2, "sparse_: a matrix is needed, got shape ", tensor.shape(), ".");
-  check(sparsity >= 0 && sparsity <= 1, "sparse_: sparsity must be between 0 and 1, got ", sparsity,
-        ".");
+  check_as<ValueError>(sparsity >= 0 && sparsity <= 1,
+                       "sparse_: sparsity must be between 0 and 1, got ", sparsity, ".");
   NoGradGuard no_grad;
   tensor.normal_(0, std);
   const auto zeros =

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/base/spin_lock.h"
 
 namespace grapnel::nn {
 
@@ -27,7 +28,7 @@ void check_name(const std::string& name, const char* what) {
 template <class T>
 T through_hooks(const HookList<std::function<T(Module&, const std::string&, const T&)>>& hooks,
                 Module& module, const std::string& name, T value, bool (*given)(const T&)) {
-  call_hooks(hooks, "registration hook", &typeid(module), [&](const auto& hook) {
+  call_hooks(hooks, HookKind::registration, &typeid(module), [&](const auto& hook) {
     if (T replacement = hook(module, name, value); given(replacement))
       value = std::move(replacement);
   });
@@ -77,13 +78,13 @@ Module& Module::operator=(const Module& other) {
 }
 
 const std::string& Module::name() const {
-  std::lock_guard guard(lock_);
+  const base::SpinGuard guard(locked_);
   if (name_.empty()) name_ = demangled(typeid(*this));
   return name_;
 }
 
 std::weak_ptr<const void> Module::lifetime() const {
-  std::lock_guard guard(lock_);
+  const base::SpinGuard guard(locked_);
   if (!lifetime_) lifetime_ = std::make_shared<char>();
   return lifetime_;
 }
@@ -328,8 +329,7 @@ std::vector<HookInfo> hooks_of(const Module& module) {
   std::vector<HookInfo> out;
   ModuleHooks::for_each_list(module.hooks(), [&](HookKind kind, const auto& list) {
     if (const auto entries = list.snapshot())
-      for (const auto& e : *entries)
-        out.push_back({e->id, kind, 0, e->name, str(e->site.file_name(), ":", e->site.line())});
+      for (const auto& e : *entries) out.push_back({e->id, kind, 0, e->name, e->site.str()});
   });
   return out;
 }

@@ -122,53 +122,56 @@ class Module : public std::enable_shared_from_this<Module> {
   /// Called before forward; see the table in module_hooks.h for what hooks are given and may
   /// return.
   template <class F>
-  HookHandle register_forward_pre_hook(F&& hook, ModuleHookOptions o = {}) {
-    return hooks_.forward_pre.add(detail::make_forward_pre_hook(std::forward<F>(hook)),
-                                  std::move(o.name), o.site, o.prepend);
+  HookHandle register_forward_pre_hook(F&& hook, HookOptions o = {}) {
+    return hooks_.forward_pre.add(
+        HookKind::forward_pre, detail::make_forward_pre_hook(std::forward<F>(hook)), std::move(o));
   }
   template <class F>
-  HookHandle register_forward_hook(F&& hook, ForwardHookOptions o = {}) {
-    return hooks_.forward.add(detail::make_forward_hook(std::forward<F>(hook), o.always_call),
-                              std::move(o.name), o.site, o.prepend);
+  HookHandle register_forward_hook(F&& hook, HookOptions o = {}) {
+    auto callable = detail::make_forward_hook(std::forward<F>(hook), o.always_call);
+    return hooks_.forward.add(HookKind::forward, std::move(callable), std::move(o));
   }
   /// Called when the gradients of a call's results are complete.
   template <class F>
-  HookHandle register_full_backward_pre_hook(F&& hook, ModuleHookOptions o = {}) {
-    return hooks_.backward_pre.add(detail::make_backward_pre_hook(std::forward<F>(hook)),
-                                   std::move(o.name), o.site, o.prepend);
+  HookHandle register_full_backward_pre_hook(F&& hook, HookOptions o = {}) {
+    return hooks_.backward_pre.add(HookKind::full_backward_pre,
+                                   detail::make_backward_pre_hook(std::forward<F>(hook)),
+                                   std::move(o));
   }
   /// Called when the gradients of a call's arguments are complete: see Note [Module backward hooks]
   /// in backward_call.h.
   template <class F>
-  HookHandle register_full_backward_hook(F&& hook, BackwardHookOptions o = {}) {
-    return hooks_.backward.add(
-        detail::make_backward_hook(std::forward<F>(hook), o.after_parameters), std::move(o.name),
-        o.site, o.prepend);
+  HookHandle register_full_backward_hook(F&& hook, HookOptions o = {}) {
+    auto callable = detail::make_backward_hook(std::forward<F>(hook), o.after_parameters);
+    return hooks_.backward.add(HookKind::full_backward, std::move(callable), std::move(o));
   }
   template <class F>
-  HookHandle register_state_dict_pre_hook(F&& hook, ModuleHookOptions o = {}) {
+  HookHandle register_state_dict_pre_hook(F&& hook, HookOptions o = {}) {
     return hooks_.state_dict_pre.add(
+        HookKind::state_dict_pre,
         {detail::make_silent_hook<Module&, const std::string&, bool>(std::forward<F>(hook))},
-        std::move(o.name), o.site, o.prepend);
+        std::move(o));
   }
   template <class F>
-  HookHandle register_state_dict_post_hook(F&& hook, ModuleHookOptions o = {}) {
+  HookHandle register_state_dict_post_hook(F&& hook, HookOptions o = {}) {
     return hooks_.state_dict_post.add(
+        HookKind::state_dict_post,
         {detail::make_silent_hook<Module&, StateDict&, const std::string&, Metadata&>(
             std::forward<F>(hook))},
-        std::move(o.name), o.site, o.prepend);
+        std::move(o));
   }
   template <class F>
-  HookHandle register_load_state_dict_pre_hook(F&& hook, ModuleHookOptions o = {}) {
+  HookHandle register_load_state_dict_pre_hook(F&& hook, HookOptions o = {}) {
     return hooks_.load_pre.add(
-        {detail::make_silent_hook<Module&, LoadContext&>(std::forward<F>(hook))}, std::move(o.name),
-        o.site, o.prepend);
+        HookKind::load_state_dict_pre,
+        {detail::make_silent_hook<Module&, LoadContext&>(std::forward<F>(hook))}, std::move(o));
   }
   template <class F>
-  HookHandle register_load_state_dict_post_hook(F&& hook, ModuleHookOptions o = {}) {
+  HookHandle register_load_state_dict_post_hook(F&& hook, HookOptions o = {}) {
     return hooks_.load_post.add(
+        HookKind::load_state_dict_post,
         {detail::make_silent_hook<Module&, IncompatibleKeys&>(std::forward<F>(hook))},
-        std::move(o.name), o.site, o.prepend);
+        std::move(o));
   }
   /// Drops the hook with this id, whatever its kind.
   void remove_hook(uint64_t id);
@@ -192,6 +195,11 @@ class Module : public std::enable_shared_from_this<Module> {
   virtual bool shared_outside_() const;
   /// How many handles there are of each parameter, buffer and submodule of this module.
   std::vector<size_t> owners_() const;
+  /// Whether there are twice as many now.
+  bool has_twice_(const std::vector<size_t>& before) const;
+  /// Takes over a copy of `from` and gives it tensors of its own; `reset` builds them.
+  static std::shared_ptr<Module> finish_clone_(Module* copy, const Module& from,
+                                               void (*reset)(Module& copy));
 
  private:
   template <class>
@@ -222,7 +230,7 @@ class Module : public std::enable_shared_from_this<Module> {
   bool training_ = true;
   std::vector<std::string> transient_buffers_;
   ModuleHooks hooks_;
-  mutable base::SpinLock lock_;
+  mutable std::atomic<bool> locked_{false};
   mutable std::shared_ptr<const void> lifetime_;
   /// Of the last call that was asked for it, for messages.
   mutable std::atomic<const detail::ModulePath*> path_{nullptr};
@@ -272,24 +280,24 @@ std::function<T(Module&, const std::string&, const T&)> make_registration_hook(F
 
 /// Sees every parameter that is registered, and may replace it.
 template <class F>
-HookHandle register_module_parameter_registration_hook(F&& hook, ModuleHookOptions o = {}) {
+HookHandle register_module_parameter_registration_hook(F&& hook, HookOptions o = {}) {
   return registration_hooks().parameter.add(
-      detail::make_registration_hook<Tensor>(std::forward<F>(hook)), std::move(o.name), o.site,
-      o.prepend);
+      HookKind::registration, detail::make_registration_hook<Tensor>(std::forward<F>(hook)),
+      std::move(o));
 }
 /// Sees every buffer that is registered, and may replace it.
 template <class F>
-HookHandle register_module_buffer_registration_hook(F&& hook, ModuleHookOptions o = {}) {
+HookHandle register_module_buffer_registration_hook(F&& hook, HookOptions o = {}) {
   return registration_hooks().buffer.add(
-      detail::make_registration_hook<Tensor>(std::forward<F>(hook)), std::move(o.name), o.site,
-      o.prepend);
+      HookKind::registration, detail::make_registration_hook<Tensor>(std::forward<F>(hook)),
+      std::move(o));
 }
 /// Sees every submodule that is registered, and may replace it.
 template <class F>
-HookHandle register_module_module_registration_hook(F&& hook, ModuleHookOptions o = {}) {
+HookHandle register_module_module_registration_hook(F&& hook, HookOptions o = {}) {
   return registration_hooks().module.add(
-      detail::make_registration_hook<std::shared_ptr<Module>>(std::forward<F>(hook)),
-      std::move(o.name), o.site, o.prepend);
+      HookKind::registration,
+      detail::make_registration_hook<std::shared_ptr<Module>>(std::forward<F>(hook)), std::move(o));
 }
 
 }  // namespace grapnel::nn

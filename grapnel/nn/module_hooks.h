@@ -19,7 +19,6 @@
 
 #include <functional>
 #include <memory>
-#include <source_location>
 #include <string>
 #include <utility>
 
@@ -32,30 +31,9 @@ namespace grapnel::nn {
 
 class Module;
 
-/// How a hook of a module is registered.
-struct ModuleHookOptions {
-  std::string name = {};
-  bool prepend = false;
-  std::source_location site = std::source_location::current();
-};
-/// How a forward hook is registered.
-struct ForwardHookOptions {
-  std::string name = {};
-  bool prepend = false;
-  /// Call it also when a pre-hook, forward or another hook throws. Its own exceptions become
-  /// warnings then.
-  bool always_call = false;
-  std::source_location site = std::source_location::current();
-};
-/// How a backward hook is registered.
-struct BackwardHookOptions {
-  std::string name = {};
-  bool prepend = false;
-  /// Fire when the pass has also updated grad() of every parameter of the module that it reaches.
-  /// Such a hook can look at gradients but no longer change them, so it returns nothing.
-  bool after_parameters = false;
-  std::source_location site = std::source_location::current();
-};
+using ModuleHookOptions = HookOptions;
+using ForwardHookOptions = HookOptions;
+using BackwardHookOptions = HookOptions;
 
 // --- Hooks as the library calls them ---
 
@@ -284,29 +262,29 @@ auto make_silent_hook(F&& hook) {
 
 /// A forward pre-hook of all modules.
 template <class F>
-HookHandle register_module_forward_pre_hook(F&& hook, ModuleHookOptions o = {}) {
-  return global_module_hooks().forward_pre.add(detail::make_forward_pre_hook(std::forward<F>(hook)),
-                                               std::move(o.name), o.site, o.prepend);
+HookHandle register_module_forward_pre_hook(F&& hook, HookOptions o = {}) {
+  return global_module_hooks().forward_pre.add(
+      HookKind::forward_pre, detail::make_forward_pre_hook(std::forward<F>(hook)), std::move(o));
 }
 /// A forward hook of all modules.
 template <class F>
-HookHandle register_module_forward_hook(F&& hook, ForwardHookOptions o = {}) {
-  return global_module_hooks().forward.add(
-      detail::make_forward_hook(std::forward<F>(hook), o.always_call), std::move(o.name), o.site,
-      o.prepend);
+HookHandle register_module_forward_hook(F&& hook, HookOptions o = {}) {
+  auto callable = detail::make_forward_hook(std::forward<F>(hook), o.always_call);
+  return global_module_hooks().forward.add(HookKind::forward, std::move(callable), std::move(o));
 }
 /// A backward pre-hook of all modules.
 template <class F>
-HookHandle register_module_full_backward_pre_hook(F&& hook, ModuleHookOptions o = {}) {
+HookHandle register_module_full_backward_pre_hook(F&& hook, HookOptions o = {}) {
   return global_module_hooks().backward_pre.add(
-      detail::make_backward_pre_hook(std::forward<F>(hook)), std::move(o.name), o.site, o.prepend);
+      HookKind::full_backward_pre, detail::make_backward_pre_hook(std::forward<F>(hook)),
+      std::move(o));
 }
 /// A backward hook of all modules.
 template <class F>
-HookHandle register_module_full_backward_hook(F&& hook, BackwardHookOptions o = {}) {
-  return global_module_hooks().backward.add(
-      detail::make_backward_hook(std::forward<F>(hook), o.after_parameters), std::move(o.name),
-      o.site, o.prepend);
+HookHandle register_module_full_backward_hook(F&& hook, HookOptions o = {}) {
+  auto callable = detail::make_backward_hook(std::forward<F>(hook), o.after_parameters);
+  return global_module_hooks().backward.add(HookKind::full_backward, std::move(callable),
+                                            std::move(o));
 }
 
 }  // namespace grapnel::nn

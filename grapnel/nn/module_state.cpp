@@ -10,8 +10,7 @@ namespace {
 
 template <class Hook, class... A>
 void run_hooks(const HookList<Hook>& list, HookKind kind, Module& module, A&... args) {
-  call_hooks(list, grapnel::name(kind), &typeid(module),
-             [&](const Hook& hook) { hook.call(module, args...); });
+  call_hooks(list, kind, &typeid(module), [&](const Hook& hook) { hook.call(module, args...); });
 }
 
 std::string path_of(const std::string& prefix) {

@@ -103,7 +103,7 @@ Tensor RNNImplBase<Derived>::run(const Tensor& given, State& state) {
         ".");
   for (size_t i = 0; i < Derived::states; ++i) {
     const Shape shape{slots, batch, i == 0 ? state_size() : options.hidden_size()};
-    if (!state[i].defined()) state[i] = zeros(shape, x.dtype());
+    if (!state[i].defined()) state[i] = zeros(shape, x.options());
     check(state[i].shape() == shape, Derived::title, ": the initial state must have shape ", shape,
           ", got ", state[i].shape(), ".");
   }

@@ -2,6 +2,18 @@
 
 namespace grapnel::nn {
 
+SequentialImpl::SequentialImpl(std::initializer_list<NamedAnyModule> modules) {
+  for (const NamedAnyModule& m : modules) push_back(m.name(), m.module());
+}
+Sequential::Sequential(std::initializer_list<NamedAnyModule> modules)
+    : ModuleHolder(std::make_shared<SequentialImpl>(modules)) {}
+
+void SequentialImpl::extend(const SequentialImpl& other) {
+  for (const AnyModule& m : other.modules_) push_back(m);
+}
+void SequentialImpl::push_back(AnyModule module) {
+  push_back(std::to_string(modules_.size()), std::move(module));
+}
 void SequentialImpl::push_back(std::string name, AnyModule module) {
   check(!module.is_empty(), "Sequential: the module '", name, "' is empty.");
   const auto registered = register_module(std::move(name), module.ptr());

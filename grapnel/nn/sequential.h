@@ -39,9 +39,7 @@ GRAPNEL_MODULE(Functional);
 class SequentialImpl : public Cloneable<SequentialImpl> {
  public:
   SequentialImpl() = default;
-  SequentialImpl(std::initializer_list<NamedAnyModule> modules) {
-    for (const NamedAnyModule& m : modules) push_back(m.name(), m.module());
-  }
+  SequentialImpl(std::initializer_list<NamedAnyModule> modules);
   template <class... M>
     requires(sizeof...(M) > 0 && (std::is_constructible_v<AnyModule, M> && ...) &&
              !(std::is_base_of_v<SequentialImpl, std::decay_t<M>> && ...))
@@ -70,13 +68,9 @@ class SequentialImpl : public Cloneable<SequentialImpl> {
   /// The same on Values.
   Value any_forward(Args& args, Kwargs& kwargs);
 
-  void push_back(AnyModule module) {
-    push_back(std::to_string(modules_.size()), std::move(module));
-  }
+  void push_back(AnyModule module);
   void push_back(std::string name, AnyModule module);
-  void extend(const SequentialImpl& other) {
-    for (const AnyModule& m : other.modules_) push_back(m);
-  }
+  void extend(const SequentialImpl& other);
   template <class M>
   auto& at(size_t index) const {
     return any_at(index).get<M>();
@@ -107,8 +101,7 @@ class Sequential : public ModuleHolder<SequentialImpl> {
   using Impl = SequentialImpl;
   Sequential() = default;
   /// `Sequential({{"fc", Linear(4, 3)}, {"act", ReLU()}})`
-  Sequential(std::initializer_list<NamedAnyModule> modules)
-      : ModuleHolder(std::make_shared<SequentialImpl>(modules)) {}
+  Sequential(std::initializer_list<NamedAnyModule> modules);
 };
 
 }  // namespace grapnel::nn

@@ -11,6 +11,17 @@ template <class... F>
 Overloaded(F...) -> Overloaded<F...>;
 }  // namespace
 
+Value::Value() = default;
+Value::Value(const Value& other) = default;
+Value::Value(Value&& other) noexcept = default;
+Value& Value::operator=(const Value& other) = default;
+Value& Value::operator=(Value&& other) noexcept = default;
+Value::~Value() = default;
+
+bool Value::is_none() const { return std::holds_alternative<std::monostate>(value_); }
+bool Value::is_tensor() const { return std::holds_alternative<Tensor>(value_); }
+bool Value::is_tuple() const { return std::holds_alternative<Args>(value_); }
+
 const Tensor& Value::toTensor() const {
   static const Tensor& none = *new Tensor;
   return is_none() ? none : get<Tensor>("a tensor");

@@ -65,14 +65,19 @@ class Value {
   using Map = std::map<std::string, Tensor>;
 
   /// Nothing.
-  Value() = default;
+  Value();
+  Value(const Value& other);
+  Value(Value&& other) noexcept;
+  Value& operator=(const Value& other);
+  Value& operator=(Value&& other) noexcept;
+  ~Value();
   template <class T>
     requires(!std::is_same_v<std::remove_cvref_t<T>, Value>)
   Value(T&& value) : value_(wrap(std::forward<T>(value))) {}
 
-  bool is_none() const { return std::holds_alternative<std::monostate>(value_); }
-  bool is_tensor() const { return std::holds_alternative<Tensor>(value_); }
-  bool is_tuple() const { return std::holds_alternative<Args>(value_); }
+  bool is_none() const;
+  bool is_tensor() const;
+  bool is_tuple() const;
   template <class T>
   bool is() const {
     if constexpr (requires { std::get_if<T>(&value_); }) return std::holds_alternative<T>(value_);

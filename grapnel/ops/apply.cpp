@@ -23,13 +23,22 @@ bool any_tracks(Inputs inputs) {
   return false;
 }
 
+bool any_on_device(Inputs inputs) {
+  bool any = false;
+  for (const Tensor* t : inputs)
+    if (const TensorImpl* impl = t->impl_ptr()) any |= !impl->storage->device().is_cpu();
+  return any;
+}
+
 /// What the inputs of a call are, seen in one pass.
 struct Facts {
   bool numbers;    ///< plain numbers, all of them, with their values at hand; arithmetic among them
                    ///< is never deferred
   bool may_track;  ///< a gradient may flow to one of them
+  Device device;   ///< where the call is computed
 
-  explicit Facts(Inputs inputs) : numbers(!inputs.empty()), may_track(false) {
+  Facts(const Op& op, Inputs inputs) : numbers(!inputs.empty()), may_track(false) {
+    bool on_device = false;
     for (const Tensor* t : inputs) {
       if (!t->defined()) {
         numbers = false;
@@ -38,21 +47,45 @@ struct Facts {
       const TensorImpl& impl = t->impl();
       numbers = numbers && impl.wrapped_number && !impl.storage->pending();
       may_track |= impl.requires_grad | impl.differentiable_view;
+      on_device |= !impl.storage->device().is_cpu();
     }
+    if (on_device) [[unlikely]]
+      device = device_of(op, inputs);
   }
 };
 
-[[gnu::always_inline]] inline void compute(const Op& op, Inputs inputs, const void* attrs,
-                                           const Facts& facts, Outputs& out) {
-  Evaluator& where = facts.numbers ? evaluator_of(Device()) : evaluator();
-  if (op.views) {
-    op.views(*inputs[0], attrs, out);
-  } else {
-    Specs specs;
-    op.infer(inputs, attrs, specs);
-    for (const TensorSpec& spec : specs) out.push_back(where.empty(spec));
+/// Where a call goes.
+inline Evaluator& evaluator_of(const Facts& facts) {
+  return facts.numbers ? evaluator_of(Device()) : evaluator(facts.device);
+}
+
+/// The results' shapes and types, and where they are.
+inline void infer(const Op& op, Inputs inputs, const void* attrs, const Facts& facts, Specs& out) {
+  op.infer(inputs, attrs, out);
+  if (!facts.device.is_cpu() && !op.crosses) [[unlikely]]
+    for (TensorSpec& spec : out) spec.device = facts.device;
+}
+
+/// The operands of a call on a device: 0-dimensional ones are copied to it. Their gradients go back.
+class OnDevice {
+ public:
+  OnDevice(const Op& op, Inputs inputs, Device device) : list_(inputs.begin(), inputs.end()) {
+    copies_.reserve(inputs.size());
+    for (const Tensor*& t : list_)
+      if (!op.crosses && t->defined() && t->device() != device && !t->impl().wrapped_number)
+        t = &copies_.emplace_back(t->to(device));
   }
-  where.run(op, inputs, attrs, {out.data(), out.size()});
+  /// Whether one was elsewhere.
+  bool moved() const { return !copies_.empty(); }
+  operator Inputs() const { return {list_.data(), list_.size()}; }
+
+ private:
+  SmallVector<const Tensor*, 4> list_;
+  SmallVector<Tensor, 2> copies_;
+};
+
+inline void finish(const Op& op, Inputs inputs, const void* attrs, const Facts& facts,
+                   std::span<Tensor> out) {
   if (op.family == Family::pointwise && inputs[0]->impl().wrapped_number) [[unlikely]] {
     bool numbers = true;
     for (const Tensor* t : inputs) numbers &= t->impl().wrapped_number;
@@ -60,10 +93,6 @@ struct Facts {
   }
   if (InferenceMode::is_enabled())
     for (Tensor& t : out) t.impl().inference = true;
-}
-
-inline void finish(const Op& op, Inputs inputs, const void* attrs, const Facts& facts,
-                   std::span<Tensor> out) {
   if (op.family == Family::view)
     for (Tensor& t : out) tape::mark_view(t, *inputs[0], out.size() > 1);
   if (facts.may_track && GradMode::is_enabled() && op.differentiable && any_tracks(inputs))
@@ -81,20 +110,62 @@ void check_no_internal_overlap(const Tensor& self, std::string_view op) {
 
 }  // namespace
 
+Device device_of(const Op& op, Inputs inputs) {
+  size_t first = 0;
+  while (first < inputs.size() && (!inputs[first]->defined() || inputs[first]->device().is_cpu()))
+    ++first;
+  if (first == inputs.size()) return {};
+  const Device device = inputs[first]->device();
+  for (size_t i = 0; i < inputs.size() && !op.crosses; ++i) {
+    if (!inputs[i]->defined() || inputs[i]->device() == device) continue;
+    const TensorImpl& t = inputs[i]->impl();
+    if (inputs[i]->is_cpu() &&
+        (t.wrapped_number || (op.family == Family::pointwise && t.sizes.empty())))
+      continue;
+    const auto name = [](size_t k) {
+      return k < 26 ? std::string(1, static_cast<char>('a' + k)) : str("operand ", k);
+    };
+    fail(op.name, ": operands are on different devices: ", name(first), " is on ", device, ", ",
+         name(i), " on ", inputs[i]->device(), ".\nMove one of them: ", name(i), ".to(",
+         name(first), ".device()). (Numbers and 0-dimensional CPU tensors may stay.)");
+  }
+  return device;
+}
+
 Tensor apply(const Op& op, Inputs inputs, const void* attrs) {
+  if (op.views) return std::move(apply_all(op, inputs, attrs)[0]);
+  // One result, the usual case, needs no list.
   attrs = or_none(attrs);
-  const Facts facts(inputs);
-  Outputs out;
-  compute(op, inputs, attrs, facts, out);
-  finish(op, inputs, attrs, facts, {out.data(), 1});
-  return std::move(out[0]);
+  const Facts facts(op, inputs);
+  if (!facts.device.is_cpu()) [[unlikely]]
+    if (const OnDevice there(op, inputs, facts.device); there.moved())
+      return apply(op, there, attrs);
+  Evaluator& where = evaluator_of(facts);
+  Specs specs;
+  infer(op, inputs, attrs, facts, specs);
+  GRAPNEL_ASSERT(specs.size() == 1, op.name, " has ", specs.size(), " results");
+  Tensor out = where.empty(specs[0]);
+  where.run(op, inputs, attrs, {&out, 1});
+  finish(op, inputs, attrs, facts, {&out, 1});
+  return out;
 }
 
 Outputs apply_all(const Op& op, Inputs inputs, const void* attrs) {
   attrs = or_none(attrs);
-  const Facts facts(inputs);
+  const Facts facts(op, inputs);
+  if (!facts.device.is_cpu()) [[unlikely]]
+    if (const OnDevice there(op, inputs, facts.device); there.moved())
+      return apply_all(op, there, attrs);
+  Evaluator& where = evaluator_of(facts);
   Outputs out;
-  compute(op, inputs, attrs, facts, out);
+  if (op.views) {
+    op.views(*inputs[0], attrs, out);
+  } else {
+    Specs specs;
+    infer(op, inputs, attrs, facts, specs);
+    for (const TensorSpec& spec : specs) out.push_back(where.empty(spec));
+  }
+  where.run(op, inputs, attrs, {out.data(), out.size()});
   finish(op, inputs, attrs, facts, {out.data(), out.size()});
   return out;
 }
@@ -102,6 +173,14 @@ Outputs apply_all(const Op& op, Inputs inputs, const void* attrs) {
 Tensor& apply_inplace(const Op& op, Inputs inputs, const void* attrs) {
   attrs = or_none(attrs);
   const Tensor& self = *inputs[0];
+  Device device;
+  if (any_on_device(inputs)) [[unlikely]] {
+    device = device_of(op, inputs);
+    check(op.crosses || self.device() == device, op.name, "_: the tensor to write is on ",
+          self.device(), ", and another operand on ", device, ".\nMove one of them first.");
+    if (const OnDevice there(op, inputs, device); there.moved())
+      return apply_inplace(op, there, attrs);
+  }
   const bool recording = GradMode::is_enabled() && op.differentiable && any_tracks(inputs);
   tape::check_inplace(self, recording, op.name);
   check_no_internal_overlap(self, op.name);
@@ -131,7 +210,7 @@ Tensor& apply_inplace(const Op& op, Inputs inputs, const void* attrs) {
   }
 
   Tensor target = self;
-  evaluator().run(op, inputs, attrs, {&target, 1});
+  evaluator(device).run(op, inputs, attrs, {&target, 1});
   self.impl().storage->bump_version();
   if (recording) tape::record_inplace(op, inputs, attrs, self, kept);
   return const_cast<Tensor&>(self);
@@ -170,7 +249,7 @@ namespace {
 
 void set_number(TensorImpl& impl, const Scalar& value) {
   impl.dtype = value.dtype();
-  void* const data = impl.storage->data();
+  void* const data = impl.storage->host();
   if (value.is_bool()) *static_cast<bool*>(data) = value.to_bool();
   else if (value.is_integral()) *static_cast<int64_t*>(data) = value.to_int();
   else *static_cast<double*>(data) = value.to_double();
@@ -183,7 +262,8 @@ constinit thread_local base::PerThread<Tensor> spare_number [[gnu::tls_model("in
 
 Tensor wrap_number(const Scalar& value) {
   Shape no_sizes;  // not {}, which would clear it
-  Tensor t(TensorImpl::create(Storage::create(sizeof(double)), value.dtype(), no_sizes, no_sizes));
+  Tensor t(
+      TensorImpl::create(Storage::create(sizeof(double), kCPU), value.dtype(), no_sizes, no_sizes));
   t.impl().wrapped_number = true;
   set_number(t.impl(), value);
   return t;

@@ -1,7 +1,9 @@
 #include "grapnel/ops/argument_check.h"
 
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/ops/defs/calls.h"
 #include "grapnel/ops/evaluator.h"
+#include "grapnel/ops/op_table.h"
 
 namespace grapnel {
 
@@ -37,11 +39,6 @@ void check_values(const Tensor& t, Refused rule) {
   else apply_all(op_of<CheckIntegers>, inputs, &attrs);
 }
 
-bool is_integer_op(const Tensor& a, const Tensor& b) {
-  const Tensor* inputs[] = {&a, &b};
-  return !is_floating(result_type(inputs));
-}
-
 }  // namespace
 
 void CheckIntegers::infer(Inputs, const Attrs& a, Specs&) {
@@ -58,29 +55,24 @@ void refuse_value(const Tensor& t, Refused rule, int64_t number) {
        "Replace zeros first, or divide floating-point tensors.");
 }
 
-void check_divisor(std::string_view op, const Tensor& a, const Tensor& b) {
-  if (!is_integer_op(a, b)) return;
-  for (const Refused rule :
-       {Refused::floor_divide_by_zero, Refused::fmod_by_zero, Refused::remainder_by_zero})
-    if (op_of_rule(rule) == op) check_values(b, rule);
+void check_integers(const Tensor& a, const Tensor& b, Refused rule) {
+  const Tensor* const both[] = {&a, &b};
+  if (!is_floating(result_type(both))) check_values(b, rule);
 }
 
-void check_exponent(const Tensor& base, const Tensor& exponent) {
-  if (is_integer_op(base, exponent)) check_values(exponent, Refused::negative_exponent);
+void refuse_bool(std::string_view op, Inputs inputs, std::string_view advice) {
+  for (const Tensor* t : inputs)
+    check_as<TypeError>(t->dtype() != kBool, op, ": not defined for bool.\n", advice);
 }
 
-void check_not_bool(std::string_view op, const Tensor& t, std::string_view advice) {
-  check(t.dtype() != kBool, op, ": not defined for bool.\n", advice);
-}
-
-void check_no_floats(std::string_view op, const Tensor& a, const Tensor& b) {
-  check(is_integer_op(a, b), op, ": needs integers or bools, got ", a.dtype(), " and ", b.dtype(),
-        ".");
+void refuse_floats(std::string_view op, Inputs inputs) {
+  check_as<TypeError>(!is_floating(result_type(inputs)), op, ": needs integers or bools, got ",
+                      inputs[0]->dtype(), " and ", inputs[1]->dtype(), ".");
 }
 
 void check_mask(std::string_view op, const Tensor& mask) {
-  check(mask.dtype() == kBool, op, ": the mask must be bool, got ", mask.dtype(),
-        ".\nMake one with a comparison: mask != 0.");
+  check_as<TypeError>(mask.dtype() == kBool, op, ": the mask must be bool, got ", mask.dtype(),
+                      ".\nMake one with a comparison: mask != 0.");
 }
 
 }  // namespace grapnel

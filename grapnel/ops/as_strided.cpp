@@ -81,9 +81,9 @@ Grads AsStridedBackward::grad(const Saved& s, const Tensor& g) {
 
 Grads AsStridedScatter::grad(const Saved& s, const Tensor& g) {
   const Attrs& a = s.attrs<Attrs>();
-  return {
-      s.needs(0) ? as_strided_scatter(g, zeros(a.view.sizes, g.dtype()), a.base, a.view) : Tensor(),
-      s.needs(1) ? as_strided_copy(g, a.base, a.view) : Tensor()};
+  return {s.needs(0) ? as_strided_scatter(g, zeros(a.view.sizes, g.options()), a.base, a.view)
+                     : Tensor(),
+          s.needs(1) ? as_strided_copy(g, a.base, a.view) : Tensor()};
 }
 
 Samples AsStrided::samples() { return {sample({sample_storage()}, overlapping_sample())}; }

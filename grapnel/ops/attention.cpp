@@ -1,5 +1,7 @@
+/// Attention: its shape rule, what it means in other ops, its gradient.
 #include "grapnel/ops/defs/attention.h"
 
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
 #include "grapnel/ops/internal.h"
@@ -11,7 +13,7 @@ Tensor attention_weights(const Tensor& query, const Tensor& key, double scale, b
   const Tensor scores = matmul(query * scale, key.mT());
   if (!causal) return softmax(scores, -1);
   // Query i sees keys 0 to i, so none sees nothing.
-  const Tensor seen = ones({query.size(-2), key.size(-2)}, kBool).tril();
+  const Tensor seen = ones({query.size(-2), key.size(-2)}, query.options().dtype(kBool)).tril();
   return softmax(masked_fill(scores, logical_not(seen), kUnseenScore), -1);
 }
 
@@ -20,8 +22,8 @@ Tensor attention_weights(const Tensor& query, const Tensor& key, double scale, b
 namespace {
 
 TensorSpec result_spec(std::string_view op, const Tensor& q, const Tensor& k, const Tensor& v) {
-  check(is_floating(q.dtype()), op, ": not defined for ", q.dtype(),
-        ".\nConvert first: x.to(kFloat32).");
+  check_as<TypeError>(is_floating(q.dtype()), op, ": not defined for ", q.dtype(),
+                      ".\nConvert first: x.to(kFloat32).");
   check(q.dim() == 4 && k.shape() == Shape{q.size(0), q.size(1), k.size(-2), q.size(3)} &&
             v.shape() == Shape{q.size(0), q.size(1), k.size(-2), v.size(-1)},
         op, ": needs q [B, H, L, E], k [B, H, S, E] and v [B, H, S, D], got ", q.shape(), ", ",

@@ -19,25 +19,26 @@
 /// backward() is called in.
 #pragma once
 
+#include "grapnel/base/context.h"
 #include "grapnel/tensor/tensor.h"
 
 namespace grapnel {
+
+static_assert(Modes{}.autocast == DType::Float32, "no autocast");
 
 /// Inside this scope products and convolutions are computed in a shorter type.
 class Autocast {
  public:
   /// kBFloat16 or kFloat16; kFloat32 switches casting off, for a region inside another scope.
   explicit Autocast(DType dtype);
-  ~Autocast() { type = before_; }
+  ~Autocast() { this_context.modes.autocast = before_; }
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
 
-  static bool is_enabled() { return type != DType::Float32; }
-  static DType dtype() { return type; }
+  static bool is_enabled() { return dtype() != DType::Float32; }
+  static DType dtype() { return this_context.modes.autocast; }
 
  private:
-  friend struct autocast;
-  static inline constinit thread_local DType type = DType::Float32;
   DType before_;
 };
 
@@ -45,12 +46,12 @@ class Autocast {
 struct autocast {
   static bool lowers(const Tensor& t) {
     return t.defined() && t.is_floating_point() && t.dtype() != DType::Float64 &&
-           t.dtype() != Autocast::type;
+           t.dtype() != Autocast::dtype();
   }
   static bool lowers(const Tensor& a, const Tensor& b) {
     return Autocast::is_enabled() && (lowers(a) || lowers(b));
   }
-  static Tensor lower(const Tensor& t) { return lowers(t) ? t.to(Autocast::type) : t; }
+  static Tensor lower(const Tensor& t) { return lowers(t) ? t.to(Autocast::dtype()) : t; }
   static bool widens(const Tensor& t) {
     return Autocast::is_enabled() && (t.dtype() == DType::Float16 || t.dtype() == DType::BFloat16);
   }

@@ -4,16 +4,15 @@
 #include <cstdlib>
 #include <utility>
 
+#include "grapnel/base/context.h"
 #include "grapnel/ops/op.h"
 
 namespace grapnel {
 
 namespace {
-constinit thread_local const CompiledNodeArgs* running = nullptr;
-
 /// The number of a Lifted among those of the running hook.
 size_t place_in_running(const Lifted& number) {
-  const int64_t place = running->place_of(number);
+  const int64_t place = this_context.declared->place_of(number);
   check(place >= 0,
         "a declared hook uses a Lifted number that it did not pass to args.lift(...) in "
         "compiled_args.\n"
@@ -42,7 +41,7 @@ void KeyWriter::count(uint64_t n) {
 }
 
 double Lifted::value() const {
-  check(!running,
+  check(!this_context.declared,
         "Lifted::value: inside a declared hook a lifted number has no value, because the hook is "
         "not called "
         "in every pass.\n"
@@ -53,7 +52,8 @@ double Lifted::value() const {
 }
 
 Lifted::operator Tensor() const {
-  return running ? LiftedNumber::wrap(value_, place_in_running(*this)) : wrap_number(value_);
+  return this_context.declared ? LiftedNumber::wrap(value_, place_in_running(*this))
+                               : wrap_number(value_);
 }
 
 Tensor LiftedNumber::wrap(double value, size_t place) {
@@ -73,8 +73,9 @@ void LiftedNumber::materialize(Storage&) {
       "Compute with it as a tensor, or declare it as a constant: args.declare(name, factor).");
 }
 
-DeclaredScope::DeclaredScope(const CompiledNodeArgs* args) : outer_(std::exchange(running, args)) {}
-DeclaredScope::~DeclaredScope() { running = outer_; }
+DeclaredScope::DeclaredScope(const CompiledNodeArgs* args)
+    : outer_(std::exchange(this_context.declared, args)) {}
+DeclaredScope::~DeclaredScope() { this_context.declared = outer_; }
 
 void set_hook_audit(int64_t every) { audit_interval() = every; }
 int64_t hook_audit() { return audit_interval(); }

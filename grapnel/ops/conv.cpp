@@ -1,5 +1,7 @@
+/// Convolutions: shape rules, gradients, which are convolutions again, and samples.
 #include "grapnel/ops/defs/conv.h"
 
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/ops/attr_check.h"
 #include "grapnel/ops/op_table.h"
 
@@ -8,10 +10,10 @@ namespace grapnel {
 namespace {
 
 void check_types(std::string_view op, const Tensor& a, const Tensor& b, const char* names) {
-  check(is_floating(a.dtype()), op, ": not defined for ", a.dtype(),
-        ".\nConvert first: x.to(kFloat32).");
-  check(a.dtype() == b.dtype(), op, ": ", names, " must have one type, got ", a.dtype(), " and ",
-        b.dtype(), ".");
+  check_as<TypeError>(is_floating(a.dtype()), op, ": not defined for ", a.dtype(),
+                      ".\nConvert first: x.to(kFloat32).");
+  check_as<TypeError>(a.dtype() == b.dtype(), op, ": ", names, " must have one type, got ",
+                      a.dtype(), " and ", b.dtype(), ".");
 }
 
 /// The shape of the result for x and weight of these shapes.

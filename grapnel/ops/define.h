@@ -20,7 +20,9 @@ struct NoAttrs {
   static void visit(auto&, auto&&) {}
 };
 
-/// N inputs broadcast against each other; `scalar(S...)` is the meaning.
+/// N inputs broadcast against each other; `scalar(S...)` is the meaning. `check_types(inputs)`, if
+/// there is one, refuses types that a kernel could compute but that have no meaning there;
+/// `refused` says which values of integers are.
 template <int N>
 struct Pointwise {
   static constexpr Family family = Family::pointwise;
@@ -88,6 +90,8 @@ concept HasGrad = requires { &D::grad; };
 template <class D>
 concept HasLower = requires { &D::lower; };
 template <class D>
+concept HasProduct = requires { &D::product; };
+template <class D>
 concept HasScalar = D::family == Family::pointwise;
 template <class D>
 concept HasCombine = D::family == Family::reduction;
@@ -134,6 +138,7 @@ const typename D::Attrs& attrs_of(const void* attrs) {
 template <class D>
 void infer(Inputs inputs, const void* attrs, Specs& out) {
   if constexpr (D::family == Family::pointwise) {
+    if constexpr (requires { D::check_types(inputs); }) D::check_types(inputs);
     infer_pointwise(op_of<D>, inputs, out);
   } else if constexpr (D::family == Family::reduction) {
     infer_reduction(op_of<D>, inputs, attrs_of<D>(attrs), out);
@@ -162,6 +167,16 @@ Outputs lower(Inputs inputs, const void* attrs) {
 template <class D>
 constexpr auto lower_of() -> decltype(Op::lower) {
   if constexpr (HasLower<D>) return &lower<D>;
+  else return nullptr;
+}
+
+template <class D>
+ProductForm product(const void* attrs) {
+  return D::product(attrs_of<D>(attrs));
+}
+template <class D>
+constexpr auto product_of() -> decltype(Op::product) {
+  if constexpr (HasProduct<D>) return &product<D>;
   else return nullptr;
 }
 
@@ -214,12 +229,20 @@ constexpr const SaveMask* saves() {
 }
 
 template <class D>
+constexpr Twice twice() {
+  if constexpr (requires { D::twice; }) return D::twice;
+  else return Twice::counts;
+}
+
+template <class D>
 constexpr Op make(int number, int index) {
   static_assert(Definition<D>);
   constexpr bool elementwise = HasScalar<D> || requires { requires D::elementwise; };
   constexpr bool random = requires { requires D::random; };
   constexpr bool opaque = requires { requires D::opaque; };
   constexpr bool effect = requires { requires D::effect; };
+  constexpr bool refuses_values = requires { requires D::refuses_values; };
+  constexpr bool crosses = requires { requires D::crosses; } || opaque;
   return Op{.name = D::name,
             .family = D::family,
             .differentiable = HasGrad<D>,
@@ -239,7 +262,11 @@ constexpr Op make(int number, int index) {
             .elementwise = elementwise,
             .random = random,
             .opaque = opaque,
-            .effect = effect};
+            .effect = effect,
+            .refuses_values = refuses_values,
+            .crosses = crosses,
+            .twice = twice<D>(),
+            .product = product_of<D>()};
 }
 
 }  // namespace define

@@ -3,6 +3,7 @@
 
 #include "grapnel/ops/defs/index.h"
 #include "grapnel/ops/op_table.h"
+#include "grapnel/ops/vectors.h"
 
 namespace grapnel {
 
@@ -32,9 +33,7 @@ void check_source(const Tensor& x, const Tensor& index, const Tensor& source, st
 }
 
 Tensor sample_index(std::initializer_list<int64_t> values, const Shape& sizes) {
-  Tensor t(TensorImpl::empty(sizes, kInt64));
-  std::copy(values.begin(), values.end(), reinterpret_cast<int64_t*>(t.impl().data()));
-  return t;
+  return from_vector(std::vector<int64_t>(values), sizes);
 }
 Tensor repeated_index() { return sample_index({0, 2, 2, 1, 1, 1}, {2, 3}); }
 

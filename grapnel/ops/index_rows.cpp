@@ -9,6 +9,7 @@
 
 #include "grapnel/ops/defs/index.h"
 #include "grapnel/ops/op_table.h"
+#include "grapnel/ops/vectors.h"
 
 namespace grapnel {
 
@@ -28,9 +29,7 @@ Shape rows_shape(std::string_view op, const Shape& x, const Shape& dims, const T
 }
 
 Tensor sample_positions(std::initializer_list<int64_t> values) {
-  Tensor t(TensorImpl::empty({static_cast<int64_t>(values.size())}, kInt64));
-  std::copy(values.begin(), values.end(), reinterpret_cast<int64_t*>(t.impl().data()));
-  return t;
+  return from_vector(std::vector<int64_t>(values));
 }
 
 }  // namespace
@@ -106,7 +105,7 @@ Grads IndexPut::grad(const Saved& s, const Tensor& g) {
   Tensor of_self = g;
   if (s.needs(0) && !a.accumulate)
     of_self = apply<IndexPut>(a, g, positions,
-                              zeros(rows_shape(name, g.shape(), a.dims, positions), g.dtype()));
+                              zeros(rows_shape(name, g.shape(), a.dims, positions), g.options()));
   return {of_self, Tensor(), s.needs(2) ? index_rows(g, a.dims, positions) : Tensor()};
 }
 Samples IndexPut::samples() {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <optional>
 
-#include "grapnel/base/per_thread.h"
+#include "grapnel/base/context.h"
 #include "grapnel/ops/defs/calls.h"
 #include "grapnel/ops/effect.h"
 #include "grapnel/ops/op_site.h"
@@ -87,7 +87,6 @@ class Loans {
 
 /// Opaque calls of this thread that wait to be run, as long as their traces keep them.
 using Waiting = std::vector<std::weak_ptr<const InvokeCall>>;
-constinit thread_local base::PerThread<Waiting> thread_waiting;
 void forget_what_ran(Waiting& waiting) {
   std::erase_if(waiting, [](const auto& call) { return call.expired(); });
 }
@@ -100,6 +99,9 @@ void check_like(const Tensor& want, const Tensor& got) {
   if (got.dtype() != want.dtype())
     fail("invoke: dtype mismatch: the function returned ", got.dtype(), " for an argument of ",
          want.dtype(), ".");
+  if (got.device() != want.device())
+    fail("invoke: device mismatch: the function returned a tensor on ", got.device(),
+         " for an argument on ", want.device(), ".");
   for (int i = 0; i < want.shape().size(); ++i)
     if (want.shape()[i] > 1 && got.impl().strides[i] != want.impl().strides[i])
       fail("invoke: stride mismatch: the function returned strides ", got.impl().strides,
@@ -120,8 +122,11 @@ void InvokeCall::run(Inputs inputs, std::span<Tensor> out) const {
 void InvokeCall::run_with(Loans& loans, Inputs inputs, std::span<Tensor> out) const {
   variable_list arguments;
   for (size_t i = 0; i < inputs.size(); ++i) {
+    const bool other = invoke_detail::OnOtherTensors::active && given[i].defined() &&
+                       given[i].impl().storage != inputs[i]->impl().storage;
     const auto on_loan = i < lent.size() ? lent[i] : std::nullopt;
-    if (on_loan) arguments.push_back(loans.lend(*inputs[i], *on_loan));
+    if (other) arguments.push_back(*inputs[i]);
+    else if (on_loan) arguments.push_back(loans.lend(*inputs[i], *on_loan));
     else arguments.push_back(given[i].defined() ? given[i] : *inputs[i]);
   }
   const uint32_t writes = writes_to(arguments);
@@ -158,7 +163,7 @@ bool any_tracks(const variable_list& tensors) {
 
 Tensor pending_like(const Tensor& t) {
   if (!t.defined()) return Tensor();
-  Tensor out = evaluator().empty({t.shape(), t.dtype()});
+  Tensor out = evaluator(t.device()).empty({t.shape(), t.dtype(), t.device()});
   // Dense layouts other than row-major need the same memory, walked in another order.
   int64_t reach = 1;
   for (int i = 0; i < t.shape().size(); ++i) reach += (t.shape()[i] - 1) * t.impl().strides[i];
@@ -168,11 +173,15 @@ Tensor pending_like(const Tensor& t) {
 
 }  // namespace
 
+struct WaitingCalls {
+  Waiting calls;
+};
+
 void record::before_grad_is_replaced(const AutogradMeta& tensor) {
-  Waiting* const waiting = thread_waiting.get_if();
-  if (!active() || !waiting || waiting->empty()) return;
-  forget_what_ran(*waiting);
-  for (const auto& weak : *waiting)
+  WaitingCalls* const waiting = this_context.waiting;
+  if (!active() || !waiting || waiting->calls.empty()) return;
+  forget_what_ran(waiting->calls);
+  for (const auto& weak : waiting->calls)
     if (const auto call = weak.lock())
       for (const Tensor& t : call->given)
         if (t.defined() && t.impl().autograd == &tensor) return before_user_code();
@@ -183,6 +192,7 @@ namespace invoke_detail {
 variable_list call(Kind kind, Body body, const variable_list& inputs, size_t outputs) {
   GRAPNEL_CALL_SITE;
   variable_list results;
+  // A function of the program is no op: whether it is called now or by the graph is decided here.
   const bool deferred = record::active() && (kind != Kind::traced || !record::walking());
   if (deferred) {
     auto kept = std::make_shared<InvokeCall>(std::move(body));
@@ -205,11 +215,11 @@ variable_list call(Kind kind, Body body, const variable_list& inputs, size_t out
     }
     for (size_t i = 0; i < outputs; ++i) results.push_back(pending_like(inputs[i]));
     const Invoke::Attrs attrs{kept.get()};
-    evaluator().run(op_of<Invoke>, {pointers.data(), pointers.size()}, &attrs, results);
+    evaluator(kCPU).run(op_of<Invoke>, {pointers.data(), pointers.size()}, &attrs, results);
     if (kind == Kind::effect) {
       record::keep(std::move(kept));
     } else {
-      Waiting& waiting = thread_waiting.get();
+      Waiting& waiting = wanted_in_context<&Context::waiting>().calls;
       if (std::has_single_bit(waiting.size())) forget_what_ran(waiting);
       waiting.push_back(kept);
       record::keep_opaque(std::move(kept));

@@ -33,7 +33,7 @@ void Cat::infer(Inputs in, const Attrs& a, Specs& out) {
 Outputs Cat::lower(Inputs in, const Attrs& a) {
   Specs specs;
   infer(in, a, specs);
-  const Tensor out = zeros(specs[0].sizes, specs[0].dtype);
+  const Tensor out = zeros(specs[0].sizes, in[0]->options().dtype(specs[0].dtype));
   int64_t at = 0;
   for (size_t i = 0; i < in.size(); ++i) {
     const int64_t size = a.size_of(static_cast<int>(i));
@@ -68,7 +68,7 @@ void Stack::infer(Inputs in, const Attrs& a, Specs& out) {
 Outputs Stack::lower(Inputs in, const Attrs& a) {
   Specs specs;
   infer(in, a, specs);
-  const Tensor out = zeros(specs[0].sizes, specs[0].dtype);
+  const Tensor out = zeros(specs[0].sizes, in[0]->options().dtype(specs[0].dtype));
   for (size_t i = 0; i < in.size(); ++i) out.select(a.dim, static_cast<int64_t>(i)).copy_(*in[i]);
   return {out};
 }

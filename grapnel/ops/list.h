@@ -14,11 +14,11 @@
 #include "grapnel/ops/defs/norm.h"
 #include "grapnel/ops/defs/pool.h"
 #include "grapnel/ops/defs/random.h"
+#include "grapnel/ops/defs/reduction.h"
 #include "grapnel/ops/defs/softmax.h"
 #include "grapnel/ops/defs/sort.h"
 #include "grapnel/ops/defs/view.h"
 #include "grapnel/ops/pointwise_list.h"
-#include "grapnel/ops/reduction_list.h"
 
 namespace grapnel {
 

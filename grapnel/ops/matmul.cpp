@@ -1,15 +1,19 @@
+/// Matrix products: shape rules, gradients, which are products again, and samples.
 #include "grapnel/ops/defs/matmul.h"
 
 #include <cmath>
+
+#include "grapnel/base/error_kinds.h"
 
 namespace grapnel {
 
 namespace {
 
 void check_types(std::string_view op, const Tensor& a, const Tensor& b) {
-  check(a.dtype() == b.dtype(), op, ": operands must have one type, got ", a.dtype(), " and ",
-        b.dtype(), ".\nConvert one: b.to(", a.dtype(), ").");
-  check(a.dtype() != kBool, op, ": not defined for bool.\nConvert first: x.to(kInt64).");
+  check_as<TypeError>(a.dtype() == b.dtype(), op, ": operands must have one type, got ", a.dtype(),
+                      " and ", b.dtype(), ".\nConvert one: b.to(", a.dtype(), ").");
+  check_as<TypeError>(a.dtype() != kBool, op,
+                      ": not defined for bool.\nConvert first: x.to(kInt64).");
 }
 
 void check_inner(std::string_view op, const Tensor& a, const Tensor& b) {

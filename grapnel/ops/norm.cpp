@@ -1,13 +1,15 @@
+/// Layer norm: its shape rule, what it means in other ops, gradients of both orders, and samples.
 #include "grapnel/ops/defs/norm.h"
 
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/ops/internal.h"
 #include "grapnel/ops/op_table.h"
 
 namespace grapnel {
 
 void check_norm_type(std::string_view op, const Tensor& x) {
-  check(is_floating(x.dtype()), op, ": not defined for ", x.dtype(),
-        ".\nConvert first: x.to(kFloat32).");
+  check_as<TypeError>(is_floating(x.dtype()), op, ": not defined for ", x.dtype(),
+                      ".\nConvert first: x.to(kFloat32).");
 }
 
 Shape normalised_shape(const Shape& s, int64_t dims) {

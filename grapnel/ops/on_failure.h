@@ -4,13 +4,17 @@
 
 #include <functional>
 
-#include "grapnel/tensor/tensor.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel::record {
 
-/// on_undo for something that held `value`, which may be pending: `restore` gets it back, or an
-/// undefined tensor if it was never computed, and must not hold on to it itself.
-void on_undo_of(const Tensor& value, std::function<void(Tensor)> restore);
+void add_undo_of(const Tensor& value, std::function<void(Tensor)> restore);
+/// on_undo for something that held `value`, which may be pending: what `make()` returns gets it back,
+/// or an undefined tensor if it was never computed, and must not hold on to it itself.
+template <class Make>
+void on_undo_of(const Tensor& value, Make&& make) {
+  if (active()) add_undo_of(value, make());
+}
 /// on_undo that counts only until the graph runs. It may hold on to anything.
 void on_give_up(std::function<void()> undo);
 

@@ -22,10 +22,14 @@ using Outputs = SmallVector<Tensor, 2>;
 /// Inputs of one call, borrowed. An undefined tensor stands for an absent optional input.
 using Inputs = std::span<const Tensor* const>;
 
+/// What a result looks like. Shape rules leave the device to `apply`.
 struct TensorSpec {
-  TensorSpec(const Shape& s, DType t) : dtype(t) { sizes.assign(s.begin(), s.size()); }
+  TensorSpec(const Shape& s, DType t, Device d = kCPU) : dtype(t), device(d) {
+    sizes.assign(s.begin(), s.size());
+  }
   Shape sizes;
   DType dtype;
+  Device device;
 };
 using Specs = SmallVector<TensorSpec, 2>;
 
@@ -52,6 +56,11 @@ class Saved {
   /// Shape and type of an input that wants a gradient.
   virtual const Shape& input_shape(int i) const = 0;
   virtual DType input_dtype(int i) const = 0;
+  virtual Device input_device(int i) const = 0;
+  /// For factories: what a gradient of that input looks like.
+  TensorOptions input_options(int i) const {
+    return TensorOptions(input_dtype(i)).device(input_device(i));
+  }
   template <class Attrs>
   const Attrs& attrs() const {
     return *static_cast<const Attrs*>(attrs_blob());
@@ -106,6 +115,23 @@ enum class TypeRule : uint8_t {
   widen,     ///< reductions: integers and bools become i64
 };
 
+/// What applying an op to its own result does. Neither changes a bit that is not the payload of a
+/// NaN.
+enum class Twice : uint8_t {
+  counts,   ///< as much as anything else
+  nothing,  ///< the second time: f(f(x)) is f(x)
+  undoes,   ///< f(f(x)) is x
+};
+
+/// How a call is `product(operand, ...) + addend`, for those who can do more with a tile of the
+/// product while it is in the cache.
+struct ProductForm {
+  int operand = -1;  ///< the one that is needed row by row, so that it can be made piece by piece
+  int addend = -1;   ///< the operand to be added, if there is one and it is given
+  int trailing = 0;  ///< dimensions of size 1 that have to be put behind those of the addend
+  explicit operator bool() const { return operand >= 0; }
+};
+
 struct Op {
   std::string_view name;
   Family family;
@@ -116,6 +142,7 @@ struct Op {
   int arity;              ///< -1: any number of inputs
   const SaveMask* saves;  ///< one per input, or null
   size_t attrs_size;
+  /// Shapes and types of the results. `apply` says where they are, unless the op does (`crosses`).
   void (*infer)(Inputs, const void* attrs, Specs& out);
   /// For a view op: makes its results, which only needs headers. Null for all others.
   void (*views)(const Tensor& base, const void* attrs, Outputs& out);
@@ -132,8 +159,16 @@ struct Op {
   bool opaque;       ///< calls a function of the program, which no text of a graph holds
   bool effect;  ///< acts on more than its outputs: never dropped, merged or moved across another
                 ///< effect
+  bool refuses_values;  ///< fails for some values of its operands: never dropped
+  bool crosses;         ///< operands may lie on several devices, and it says where results do
+  Twice twice;
+  /// Null where a call never is a product.
+  ProductForm (*product)(const void* attrs);
 
   SaveMask saves_for(int i) const { return saves ? saves[i] : 0; }
+  ProductForm product_form(const void* attrs) const {
+    return product ? product(attrs) : ProductForm();
+  }
 };
 
 /// Runs `op` on `inputs` and, when one of them wants a gradient, makes its node.
@@ -145,6 +180,10 @@ Tensor& apply_inplace(const Op& op, Inputs inputs, const void* attrs = nullptr);
 /// The type a pointwise op computes its inputs in, PyTorch's promotion: numbers and 0-dimensional
 /// tensors yield to tensors with dimensions of the same or a higher kind.
 DType result_type(Inputs inputs);
+
+/// Where a call is computed: on the device of its operands, among which plain numbers count only if
+/// there is nothing else. Fails for operands on different devices, unless the op is for them.
+Device device_of(const Op& op, Inputs inputs);
 
 /// A 0-dimensional tensor that stands for a plain number.
 Tensor wrap_number(const Scalar& value);

@@ -2,7 +2,7 @@
 /// which function that was.
 #pragma once
 
-#include "grapnel/base/context.h"
+#include "grapnel/base/place.h"
 #include "grapnel/base/source_site.h"
 
 namespace grapnel::base {
@@ -13,15 +13,15 @@ class OpCallScope {
   /// The name also keeps functions apart that are equal otherwise: a compiler that folds them makes
   /// one call the other, which would then return into the library.
   OpCallScope(const void* return_address, const char* pretty_function) noexcept
-      : is_outermost_(call_site == nullptr) {
+      : is_outermost_(this_context.call_site == nullptr) {
     if (!is_outermost_) return;
-    call_site = return_address;
-    called_op = pretty_function;
+    this_context.call_site = return_address;
+    this_context.called_op = pretty_function;
   }
   ~OpCallScope() {
     if (!is_outermost_) return;
-    called_op = nullptr;
-    call_site = nullptr;
+    this_context.called_op = nullptr;
+    this_context.call_site = nullptr;
   }
   OpCallScope(const OpCallScope&) = delete;
   OpCallScope& operator=(const OpCallScope&) = delete;

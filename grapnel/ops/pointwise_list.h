@@ -1,6 +1,8 @@
-/// The list of all pointwise ops. Their place in it is their place in the kernel tables.
+/// The list of all pointwise ops, with those that functions/one_call.h names. Their place in it is
+/// their place in the kernel tables.
 #pragma once
 
+#include "grapnel/functions/one_call.h"
 #include "grapnel/ops/defs/activation.h"
 #include "grapnel/ops/defs/arithmetic.h"
 #include "grapnel/ops/defs/compare.h"
@@ -8,6 +10,7 @@
 
 namespace grapnel {
 
+#define GRAPNEL_ITEM(name, Def) Def,
 using PointwiseOps =
     OpList<Add, Sub, AddScaled, Mul, Div, FloorDivide, Fmod, Remainder, Pow, Minimum, Maximum, Neg,
            Abs, Sign, Square, Reciprocal, Floor, Ceil, Round, Trunc, Lerp, Addcmul, Addcdiv,  //
@@ -16,6 +19,7 @@ using PointwiseOps =
            BitwiseAnd, BitwiseOr, BitwiseXor, Where, MaskedFill, Clamp, ClampMin, ClampMax,  //
            Sqrt, Rsqrt, Exp, Exp2, Expm1, Log, Log1p, Log2, Log10, Sin, Cos, Tan, Asin, Acos, Atan,
            Atan2, Sinh, Cosh, Tanh, Erf, Erfc, Relu, ReluBackward, LeakyRelu, Sigmoid, Silu, Gelu,
-           GeluTanh, Softplus, Elu, BinaryCrossEntropy>;
+           GeluTanh, Softplus, Elu, GRAPNEL_UNARY_FUNCTIONS(GRAPNEL_ITEM) BinaryCrossEntropy>;
+#undef GRAPNEL_ITEM
 
 }  // namespace grapnel

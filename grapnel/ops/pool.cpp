@@ -1,7 +1,10 @@
+/// Pooling: shape rules, gradients and samples.
 #include "grapnel/ops/defs/pool.h"
 
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/ops/attr_check.h"
 #include "grapnel/ops/op_table.h"
+#include "grapnel/ops/vectors.h"
 
 namespace grapnel {
 
@@ -35,7 +38,8 @@ void check_window(const PoolAttrs& a, std::string_view op) {
 
 /// What a pooling makes of an image of shape `x`.
 Shape pooled_shape(const Shape& x, DType dtype, const PoolAttrs& a, std::string_view op) {
-  check(is_floating(dtype), op, ": not defined for ", dtype, ".\nConvert first: x.to(kFloat32).");
+  check_as<TypeError>(is_floating(dtype), op, ": not defined for ", dtype,
+                      ".\nConvert first: x.to(kFloat32).");
   check(x.size() == 3 || x.size() == 4, op,
         ": x must be [batch, channels, height, width] or [channels, height, width], got shape ", x,
         ".");
@@ -113,10 +117,7 @@ Grads MaxPool2dBackward::grad(const Saved& s, const Tensor& g) {
 Samples MaxPool2dBackward::samples() {
   PoolAttrs attrs;
   attrs.kernel = attrs.stride = attrs.size = {2, 2};
-  Tensor index(TensorImpl::empty({1, 2, 1, 1}, kInt64));
-  auto* const places = reinterpret_cast<int64_t*>(index.impl().data());
-  places[0] = 3;
-  places[1] = 1;
+  const Tensor index = from_vector<int64_t>({3, 1}, {1, 2, 1, 1});
   return {sample({sample_tensor({1, 2, 1, 1}), index}, attrs)};
 }
 

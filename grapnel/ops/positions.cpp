@@ -2,18 +2,14 @@
 #include "grapnel/ops/defs/index.h"
 #include "grapnel/ops/internal.h"
 #include "grapnel/ops/op_table.h"
+#include "grapnel/ops/vectors.h"
 
 namespace grapnel {
 
 namespace {
 
 Tensor sample_mask() { return sample_tensor({2, 3}) > 0; }
-Tensor sample_classes() {
-  Tensor t(TensorImpl::empty({3}, kInt64));
-  auto* p = reinterpret_cast<int64_t*>(t.impl().data());
-  p[0] = 2, p[1] = 0, p[2] = 1;
-  return t;
-}
+Tensor sample_classes() { return from_vector<int64_t>({2, 0, 1}); }
 
 /// Fails where there are no rows and columns.
 void check_matrix(std::string_view op, const Tensor& x) {
@@ -52,7 +48,7 @@ void OneHot::infer(Inputs in, const Attrs& a, Specs& out) {
   out.push_back({sizes, kInt64});
 }
 Outputs OneHot::lower(Inputs in, const Attrs& a) {
-  return {(in[0]->unsqueeze(-1) == arange(a.count, kInt64)).to(kInt64)};
+  return {(in[0]->unsqueeze(-1) == arange(a.count, in[0]->options().dtype(kInt64))).to(kInt64)};
 }
 Samples OneHot::samples() { return {sample({sample_classes()}, Attrs{4})}; }
 
@@ -69,7 +65,8 @@ namespace {
 /// How far each element of the last two dimensions lies to the right of the diagonal.
 Tensor columns_behind(const Tensor& x, int64_t diagonal) {
   const int64_t rows = x.size(-2), columns = x.size(-1);
-  return arange(columns, kInt64) - arange(rows, kInt64).unsqueeze(1) -
+  const TensorOptions whole = x.options().dtype(kInt64);
+  return arange(columns, whole) - arange(rows, whole).unsqueeze(1) -
          std::clamp(diagonal, -rows, columns);
 }
 }  // namespace

@@ -13,8 +13,9 @@
 
 namespace grapnel::record {
 
-/// Whether a recorder is open on this thread.
-inline bool active() { return current != nullptr; }
+/// Whether a recorder is open on this thread. Few have to ask, and say why; everybody else calls ops,
+/// which go where they belong, or leaves an undo, which comes to nothing where nothing is recorded.
+inline bool active() { return this_context.recorder != nullptr; }
 
 /// Runs what was recorded so far; for ops that need values to know their shapes. `what` says who
 /// needs them.
@@ -27,6 +28,11 @@ template <class F>
 void on_undo(F&& undo) {
   if (active()) add_undo(std::forward<F>(undo));
 }
+/// An undo that has to be made first: `make()` where something is recorded, nothing elsewhere.
+template <class Make>
+std::function<void()> undo_from(Make&& make) {
+  return active() ? std::function<void()>(make()) : std::function<void()>();
+}
 /// Keeps what a recorded call needs until it has run.
 void keep(std::shared_ptr<const void> what);
 /// The same for a call of user code that the recording does not enter.
@@ -35,9 +41,8 @@ void keep_opaque(std::shared_ptr<const void> what);
 /// calls recorded before run first, so that user code runs in eager's order.
 void before_user_code();
 
-/// How many backward passes are being walked on this thread.
-extern constinit thread_local int walks [[gnu::tls_model("initial-exec")]];
-inline bool walking() { return walks > 0; }
+/// Whether a backward pass is being walked on this thread.
+inline bool walking() { return this_context.walks > 0; }
 
 /// How many of the storage's owners are the open trace.
 uint32_t holds(const Storage& storage);
@@ -45,24 +50,23 @@ uint32_t holds(const Storage& storage);
 /// Names the reader in messages about values that are read while recording.
 class Reading {
  public:
-  explicit Reading(const char* what) : outer_(current_reader) {
-    if (!outer_) current_reader = what;
+  explicit Reading(const char* what) : outer_(this_context.reader) {
+    if (!outer_) this_context.reader = what;
   }
-  ~Reading() { current_reader = outer_; }
+  ~Reading() { this_context.reader = outer_; }
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
-  static const char* reader() { return current_reader; }
+  static const char* reader() { return this_context.reader; }
 
  private:
-  static inline constinit thread_local const char* current_reader = nullptr;
   const char* outer_;
 };
 
 /// While it lives, this thread computes at once even if a recorder is open.
 class Suspend {
  public:
-  Suspend() : outer_(current) { current = nullptr; }
-  ~Suspend() { current = outer_; }
+  Suspend() : outer_(this_context.recorder) { this_context.recorder = nullptr; }
+  ~Suspend() { this_context.recorder = outer_; }
   Suspend(const Suspend&) = delete;
   Suspend& operator=(const Suspend&) = delete;
 

@@ -1,6 +1,7 @@
 /// Running sums and products.
 #include "grapnel/ops/defs/sort.h"
 #include "grapnel/ops/op_table.h"
+#include "grapnel/ops/vectors.h"
 
 namespace grapnel {
 
@@ -13,9 +14,9 @@ DType running_type(DType in) { return is_floating(in) ? in : kInt64; }
 Tensor shifted(const Tensor& y, int64_t dim, double first) {
   Shape edge = y.shape();
   if (edge.empty() || y.numel() == 0)
-    return first == 0 ? zeros(edge, y.dtype()) : ones(edge, y.dtype());
+    return first == 0 ? zeros(edge, y.options()) : ones(edge, y.options());
   edge[static_cast<int>(dim)] = 1;
-  const Tensor parts[] = {first == 0 ? zeros(edge, y.dtype()) : ones(edge, y.dtype()),
+  const Tensor parts[] = {first == 0 ? zeros(edge, y.options()) : ones(edge, y.options()),
                           y.slice(dim, 0, y.size(dim) - 1)};
   return cat(parts, dim);
 }
@@ -41,8 +42,9 @@ Grads Cumprod::grad(const Saved& s, const Tensor& g) {
 }
 Samples Cumprod::samples() {
   // A zero among the factors.
-  const Tensor x = sample_tensor({4, 2});
-  reinterpret_cast<double*>(x.impl().data())[2] = 0;
+  std::vector<double> values = to_vector<double>(sample_tensor({4, 2}));
+  values[2] = 0;
+  const Tensor x = from_vector(values, {4, 2});
   return {sample({x}, Attrs{0}), sample({sample_tensor({2, 3})}, Attrs{1})};
 }
 

@@ -1,14 +1,13 @@
 /// Inputs for the op sweep: few, deterministic, and without ties.
 #include "grapnel/ops/define.h"
+#include "grapnel/ops/vectors.h"
 
 namespace grapnel {
 
 namespace {
 
 Tensor tensor_of(std::initializer_list<double> values, const Shape& sizes) {
-  Tensor t(TensorImpl::empty(sizes, kFloat64));
-  std::copy(values.begin(), values.end(), reinterpret_cast<double*>(t.impl().data()));
-  return t;
+  return from_vector(std::vector<double>(values), sizes);
 }
 
 }  // namespace
@@ -24,17 +23,16 @@ Samples sample_pairs(std::initializer_list<double> a, std::initializer_list<doub
 }
 
 Tensor sample_tensor(IntArrayRef sizes, double low, double high) {
-  Tensor t(TensorImpl::empty(Shape(sizes), kFloat64));
-  double* out = reinterpret_cast<double*>(t.impl().data());
+  std::vector<double> out(static_cast<size_t>(checked_numel(sizes, "sample_tensor")));
   // Multiples of the golden ratio, modulo 1, are as far from each other as so many numbers can be.
   constexpr double golden = 0.618033988749894848;
   double fraction = 0;
-  for (int64_t i = 0; i < t.numel(); ++i) {
+  for (double& value : out) {
     fraction += golden;
     if (fraction >= 1) fraction -= 1;
-    out[i] = low + (high - low) * fraction;
+    value = low + (high - low) * fraction;
   }
-  return t;
+  return from_vector(out, Shape(sizes));
 }
 
 }  // namespace grapnel

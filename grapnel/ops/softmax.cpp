@@ -1,5 +1,7 @@
+/// Softmax and log-softmax: shape rules, what they mean in other ops, gradients.
 #include "grapnel/ops/defs/softmax.h"
 
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/ops/attr_check.h"
 #include "grapnel/ops/internal.h"
 #include "grapnel/ops/op_table.h"
@@ -9,8 +11,8 @@ namespace grapnel {
 namespace {
 
 void infer_like(std::string_view op, const Tensor& x, const SoftmaxAttrs& a, Specs& out) {
-  check(is_floating(x.dtype()), op, ": not defined for ", x.dtype(),
-        ".\nConvert first: x.to(kFloat32).");
+  check_as<TypeError>(is_floating(x.dtype()), op, ": not defined for ", x.dtype(),
+                      ".\nConvert first: x.to(kFloat32).");
   attrs::dim(op, a.dim, x.shape().size());
   out.push_back({x.shape(), x.dtype()});
 }

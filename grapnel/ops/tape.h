@@ -2,21 +2,21 @@
 /// nodes.
 #pragma once
 
+#include "grapnel/base/context.h"
 #include "grapnel/ops/op.h"
 
 namespace grapnel {
 
 /// Whether operations on tensors that require grad are recorded, on this thread.
 struct GradMode {
-  static bool is_enabled() { return enabled; }
-  static void set_enabled(bool on) { enabled = on; }
-  static inline constinit thread_local bool enabled = true;
+  static bool is_enabled() { return this_context.modes.grad; }
+  static void set_enabled(bool on) { this_context.modes.grad = on; }
 };
 
 /// Whether new tensors are marked as never to be recorded, on this thread.
 struct InferenceMode {
-  static bool is_enabled() { return enabled; }
-  static inline constinit thread_local bool enabled = false;
+  static bool is_enabled() { return this_context.modes.inference; }
+  static void set_enabled(bool on) { this_context.modes.inference = on; }
 };
 
 namespace tape {

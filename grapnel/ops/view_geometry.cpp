@@ -1,4 +1,5 @@
 /// Where each view lies in memory, and the gradients of views that need more than a line.
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/ops/defs/view.h"
 #include "grapnel/ops/op_table.h"
 
@@ -110,9 +111,9 @@ Geometry SliceView::part(const Geometry& whole, const Attrs& a) {
 Geometry Select::part(const Geometry& whole, const Attrs& a) {
   Geometry g = whole;
   const int dim = attrs::dim_to_cut(name, a.dim, g.sizes.size());
-  check(a.index >= 0 && a.index < g.sizes[dim], "select: index ", a.index,
-        " is out of range for dimension ", dim, " with size ", g.sizes[dim], " (shape ",
-        whole.sizes, ").");
+  check_as<IndexError>(a.index >= 0 && a.index < g.sizes[dim], "select: index ", a.index,
+                       " is out of range for dimension ", dim, " with size ", g.sizes[dim],
+                       " (shape ", whole.sizes, ").");
   g.offset += a.index * g.strides[dim];
   g.sizes.erase(dim);
   g.strides.erase(dim);
@@ -197,7 +198,7 @@ Grads Unbind::grad(const Saved& s, const Grads& g) {
   Tensor nothing;
   for (Tensor& part : parts) {
     if (part.defined()) continue;
-    if (!nothing.defined()) nothing = zeros(sizes, s.input_dtype(0));
+    if (!nothing.defined()) nothing = zeros(sizes, s.input_options(0));
     part = nothing;
   }
   return {stack(parts, dim)};
@@ -212,7 +213,7 @@ Grads join_ranges(const Saved& s, const Grads& g, int64_t dim, SizeOf size_of) {
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].defined()) continue;
     sizes[static_cast<int>(dim)] = size_of(static_cast<int>(i));
-    parts[i] = zeros(sizes, s.input_dtype(0));
+    parts[i] = zeros(sizes, s.input_options(0));
   }
   return {cat(parts, dim)};
 }

@@ -1,12 +1,14 @@
 #include "grapnel/optim/adagrad.h"
 
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
 
 namespace grapnel::optim {
 
 void AdagradOptions::validate() const {
-  check(lr() >= 0, "Adagrad: the learning rate must not be negative, got ", lr(), ".");
+  check_as<ValueError>(lr() >= 0, "Adagrad: the learning rate must not be negative, got ", lr(),
+                       ".");
   check(lr_decay() >= 0 && weight_decay() >= 0 && initial_accumulator_value() >= 0 && eps() >= 0,
         "Adagrad: lr_decay, weight_decay, initial_accumulator_value and eps must not be negative, "
         "got ",

@@ -27,7 +27,7 @@ StepInBackward::StepInBackward(Optimizer& optimizer, const StepInBackwardOptions
         leaf.reset_grad();
       };
       handles_.push_back(p.register_post_accumulate_grad_hook(
-          step, {"optimiser step in backward", std::source_location()}));
+          step, {"optimiser step in backward", base::SourceLine()}));
     }
 }
 

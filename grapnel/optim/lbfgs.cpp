@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
 #include "grapnel/ops/record.h"
@@ -11,7 +12,7 @@
 namespace grapnel::optim {
 
 void LBFGSOptions::validate() const {
-  check(lr() >= 0, "LBFGS: the learning rate must not be negative, got ", lr(), ".");
+  check_as<ValueError>(lr() >= 0, "LBFGS: the learning rate must not be negative, got ", lr(), ".");
   check(max_iter() > 0 && history_size() > 0 && max_eval() >= 0,
         "LBFGS: max_iter and history_size must be positive, got ", max_iter(), " and ",
         history_size(), ".");
@@ -40,7 +41,7 @@ Tensor LBFGS::flat_grad() const {
   std::vector<Tensor> rows;
   for (const Tensor& p : param_groups()[0].params())
     rows.push_back(p.grad().defined() ? p.grad().detach().reshape({-1})
-                                      : zeros({p.numel()}, p.dtype()));
+                                      : zeros({p.numel()}, p.options()));
   return cat(rows);
 }
 
@@ -199,7 +200,7 @@ Tensor LBFGS::run(const LossClosure& closure) {
         };
         append(s.old_dirs, y);
         append(s.old_stps, step);
-        append(s.ro, full({}, 1 / ys, grad.dtype()));
+        append(s.ro, full({}, 1 / ys, grad.options()));
         s.h_diag = ys / y.dot(y).item<double>();
       }
       // The two loops over the history: the direction is minus the inverse Hessian times the

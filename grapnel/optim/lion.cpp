@@ -1,5 +1,6 @@
 #include "grapnel/optim/lion.h"
 
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
 
@@ -7,10 +8,11 @@ namespace grapnel::optim {
 
 void LionOptions::validate() const {
   const auto [beta1, beta2] = betas();
-  check(lr() >= 0, "Lion: the learning rate must not be negative, got ", lr(), ".");
+  check_as<ValueError>(lr() >= 0, "Lion: the learning rate must not be negative, got ", lr(), ".");
   check(beta1 >= 0 && beta1 <= 1 && beta2 >= 0 && beta2 <= 1,
         "Lion: both betas must be between 0 and 1, got ", beta1, " and ", beta2, ".");
-  check(weight_decay() >= 0, "Lion: weight_decay must not be negative, got ", weight_decay(), ".");
+  check_as<ValueError>(weight_decay() >= 0, "Lion: weight_decay must not be negative, got ",
+                       weight_decay(), ".");
 }
 
 Update Lion::update(const Tensor& param, const Tensor& grad, const LionOptions& o,

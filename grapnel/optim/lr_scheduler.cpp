@@ -5,6 +5,8 @@
 #include <limits>
 #include <numbers>
 
+#include "grapnel/base/error_kinds.h"
+
 namespace grapnel::optim {
 
 namespace {
@@ -64,7 +66,7 @@ void LRScheduler::load_state_dict(const State& state) {
 
 StepLR::StepLR(Optimizer& optimizer, int64_t step_size, double gamma)
     : LRScheduler(optimizer), step_size_(step_size), gamma_(gamma) {
-  check(step_size > 0, "StepLR: step_size must be positive, got ", step_size, ".");
+  check_as<ValueError>(step_size > 0, "StepLR: step_size must be positive, got ", step_size, ".");
   set(0);
 }
 double StepLR::rate(size_t, double base, int64_t epoch) const {
@@ -99,7 +101,7 @@ double LinearLR::rate(size_t, double base, int64_t epoch) const {
 
 CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, int64_t T_max, double eta_min)
     : LRScheduler(optimizer), T_max_(T_max), eta_min_(eta_min) {
-  check(T_max > 0, "CosineAnnealingLR: T_max must be positive, got ", T_max, ".");
+  check_as<ValueError>(T_max > 0, "CosineAnnealingLR: T_max must be positive, got ", T_max, ".");
   set(0);
 }
 double CosineAnnealingLR::rate(size_t, double base, int64_t epoch) const {
@@ -111,7 +113,8 @@ double CosineAnnealingLR::rate(size_t, double base, int64_t epoch) const {
 OneCycleLR::OneCycleLR(Optimizer& optimizer, double max_lr, int64_t total_steps,
                        const OneCycleOptions& options)
     : LRScheduler(optimizer), max_lr_(max_lr), total_(total_steps), options_(options) {
-  check(total_steps > 0, "OneCycleLR: total_steps must be positive, got ", total_steps, ".");
+  check_as<ValueError>(total_steps > 0, "OneCycleLR: total_steps must be positive, got ",
+                       total_steps, ".");
   check(options.pct_start >= 0 && options.pct_start <= 1,
         "OneCycleLR: pct_start must be between 0 and 1, got ", options.pct_start, ".");
   OneCycleLR::set(0);
@@ -184,7 +187,8 @@ ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, const PlateauOptions&
       options_(options),
       best_(options.mode == PlateauMode::min ? std::numeric_limits<double>::infinity()
                                              : -std::numeric_limits<double>::infinity()) {
-  check(options.factor < 1, "ReduceLROnPlateau: factor must be below 1, got ", options.factor, ".");
+  check_as<ValueError>(options.factor < 1, "ReduceLROnPlateau: factor must be below 1, got ",
+                       options.factor, ".");
 }
 
 bool ReduceLROnPlateau::is_better(double metric) const {

@@ -14,7 +14,7 @@ OptimizerHooks& global_optimizer_hooks() {
 
 namespace {
 template <class Hook, class... A>
-void run_hooks(const HookList<Hook>& list, const char* kind, Optimizer& optimizer, A&... args) {
+void run_hooks(const HookList<Hook>& list, HookKind kind, Optimizer& optimizer, A&... args) {
   call_hooks(list, kind, &typeid(optimizer), [&](const Hook& hook) { hook(optimizer, args...); });
 }
 }  // namespace
@@ -48,7 +48,7 @@ bool Optimizer::is_known() const {
 bool Optimizer::take_over_groups() {
   if (is_known()) [[likely]]
     return false;
-  std::unordered_map<const TensorImpl*, Slot> slots;
+  std::unordered_map<const TensorImpl*, Member> members;
   std::vector<Place> order;
   for (size_t g = 0; g < groups_.size(); ++g) {
     OptimizerParamGroup& group = groups_[g];
@@ -63,11 +63,11 @@ bool Optimizer::take_over_groups() {
       check(p.defined(), "add_param_group: parameter ", i, " of group ", g, " is undefined.");
       check(p.is_leaf(), "add_param_group: parameter ", i, " of group ", g,
             " is the result of an operation; only leaves can be optimised.");
-      const Slot* known = find(p);
+      const Member* known = find(p);
       const bool added =
-          slots
+          members
               .emplace(p.impl_ptr(),
-                       Slot{p, g, slots.size(), known != nullptr ? known->state : make_state()})
+                       Member{p, g, members.size(), known != nullptr ? known->state : make_state()})
               .second;
       check(added, "add_param_group: parameter ", i, " of group ", g, ", of shape ", p.shape(),
             ", is already in a group of this optimiser.");
@@ -76,57 +76,62 @@ bool Optimizer::take_over_groups() {
   }
   for (OptimizerParamGroup& group : groups_)
     if (!group.has_options()) group.set_options(defaults_->clone());
-  slots_ = std::move(slots);
+  members_ = std::move(members);
   order_ = std::move(order);
   return true;
 }
 
-Optimizer::Slot* Optimizer::find(const Tensor& param) {
-  const auto it = slots_.find(param.impl_ptr());
-  return it == slots_.end() ? nullptr : &it->second;
+Optimizer::Member* Optimizer::find(const Tensor& param) {
+  const auto it = members_.find(param.impl_ptr());
+  return it == members_.end() ? nullptr : &it->second;
 }
 
 OptimizerParamState& Optimizer::state_of(const Tensor& param) {
-  Slot* slot = find(param);
-  check(slot != nullptr, "state: the tensor is no parameter of this optimiser.");
-  return *slot->state;
+  Member* member = find(param);
+  check(member != nullptr, "state: the tensor is no parameter of this optimiser.");
+  return *member->state;
 }
 
-Update Optimizer::update_of(const Tensor& param, const Tensor& grad, Slot& slot,
+Update Optimizer::update_of(const Tensor& param, const Tensor& grad, Member& member,
                             std::function<void()>& restore) {
   if (!(grad.impl().sizes == param.impl().sizes)) [[unlikely]]
-    fail("step: grad() of parameter ", slot.number, " has shape ", grad.shape(),
+    fail("step: grad() of parameter ", member.number, " has shape ", grad.shape(),
          ", the parameter itself ", param.shape(),
          ".\nIts data was replaced since backward(); clear the gradient (zero_grad) and run "
          "backward() again.");
   // A recorded step that does not run has neither moved the parameter nor counted. It has counted
   // once it begins to move it.
-  if (record::active()) restore = restorer(slot.state);
+  restore = record::undo_from([&] {
+    return [this, weak = std::weak_ptr(member.state),
+            before = std::shared_ptr<const OptimizerParamState>(copy_of(*member.state))] {
+      if (const auto now = weak.lock()) assign(*now, *before);
+    };
+  });
   Update moves;
   try {
-    moves = update(param, grad.detach(), groups_[slot.group].options(), *slot.state);
+    moves = update(param, grad.detach(), groups_[member.group].options(), *member.state);
   } catch (...) {
-    if (restore) record::on_undo(restore);
+    record::on_undo(restore);
     throw;
   }
-  if (restore) record::on_undo(restore);
+  record::on_undo(restore);
   return moves;
 }
 
-void Optimizer::add_update(UpdatePass& pass, const Tensor& param, const Tensor& grad, Slot& slot) {
+void Optimizer::add_update(UpdatePass& pass, const Tensor& param, const Tensor& grad, Member& member) {
   if (!grad.defined()) return;
   std::function<void()> restore;
-  pass.add(update_of(param, grad, slot, restore));
+  pass.add(update_of(param, grad, member, restore));
 }
 
 Tensor Optimizer::step(LossClosure closure) {
   OptimizerHooks& global = global_optimizer_hooks();
-  run_hooks(global.step_pre, "step pre-hook", *this, closure);
-  run_hooks(hooks_.step_pre, "step pre-hook", *this, closure);
+  run_hooks(global.step_pre, HookKind::step_pre, *this, closure);
+  run_hooks(hooks_.step_pre, HookKind::step_pre, *this, closure);
   take_over_groups();
   Tensor loss = run(closure);
-  run_hooks(hooks_.step_post, "step post-hook", *this);
-  run_hooks(global.step_post, "step post-hook", *this);
+  run_hooks(hooks_.step_post, HookKind::step_post, *this);
+  run_hooks(global.step_post, HookKind::step_post, *this);
   return loss;
 }
 
@@ -140,7 +145,7 @@ Tensor Optimizer::run(const LossClosure& closure) {
   UpdatePass pass;
   try {
     for (const OptimizerParamGroup& group : groups_)
-      for (const Tensor& p : group.params()) add_update(pass, p, p.grad(), slot_of(p));
+      for (const Tensor& p : group.params()) add_update(pass, p, p.grad(), member_of(p));
   } catch (...) {
     pass.run();  // what came before has counted its step already
     throw;
@@ -174,6 +179,7 @@ bool Optimizer::record_step_unless(const Tensor& skip) {
   const OptimizerHooks& global = global_optimizer_hooks();
   for (const OptimizerHooks* hooks : {&global, &std::as_const(hooks_)})
     if (has_hooks(hooks->step_pre) || has_hooks(hooks->step_post)) return false;
+  // What is decided later can be written down only where something is.
   if (!record::active() || !gives_updates()) return false;
   NoGradGuard no_grad;
   take_over_groups();
@@ -182,7 +188,7 @@ bool Optimizer::record_step_unless(const Tensor& skip) {
   for (const OptimizerParamGroup& group : groups_)
     for (const Tensor& p : group.params())
       if (p.grad().defined())
-        pass.add(unless(skip, update_of(p, p.grad(), slot_of(p), restores.emplace_back())));
+        pass.add(unless(skip, update_of(p, p.grad(), member_of(p), restores.emplace_back())));
   invoke_detail::call(
       invoke_detail::Kind::effect,
       [restores = std::move(restores)](const variable_list& x) -> variable_list {
@@ -198,25 +204,25 @@ bool Optimizer::fits(const std::string&, const Tensor& saved, const Tensor& para
   return saved.shape() == param.shape();
 }
 
-Optimizer::Slot& Optimizer::slot_of(const Tensor& param) {
-  Slot* slot = param.defined() ? find(param) : nullptr;
-  check(slot != nullptr,
+Optimizer::Member& Optimizer::member_of(const Tensor& param) {
+  Member* member = param.defined() ? find(param) : nullptr;
+  check(member != nullptr,
         "step: the tensor is no parameter of this optimiser.\nA parameter that was put into a "
         "group's list by hand is known from the next step() on; add_param_group makes it known at "
         "once.");
-  return *slot;
+  return *member;
 }
 
 void Optimizer::step_param(const Tensor& param) {
-  Slot& slot = slot_of(param);
+  Member& member = member_of(param);
   NoGradGuard no_grad;
   UpdatePass pass;
-  add_update(pass, param, param.grad(), slot);
+  add_update(pass, param, param.grad(), member);
   pass.run();
 }
 
 void Optimizer::step_param(const Tensor& param, const Tensor& grad) {
-  Slot& slot = slot_of(param);
+  Member& member = member_of(param);
   check(grad.defined() && grad.shape() == param.shape() && grad.dtype() == param.dtype(),
         "step_param: the gradient ",
         grad.defined() ? str("is ", grad.dtype(), " of shape ", grad.shape())
@@ -224,7 +230,7 @@ void Optimizer::step_param(const Tensor& param, const Tensor& grad) {
         ", the parameter ", param.dtype(), " of shape ", param.shape(), ".");
   NoGradGuard no_grad;
   UpdatePass pass;
-  add_update(pass, param, grad, slot);
+  add_update(pass, param, grad, member);
   pass.run();
 }
 
@@ -234,32 +240,32 @@ void Optimizer::zero_grad(bool set_to_none) {
 }
 
 OptimizerStateDict Optimizer::state_dict() {
-  run_hooks(hooks_.save_pre, "state_dict pre-hook", *this);
+  run_hooks(hooks_.save_pre, HookKind::state_dict_pre, *this);
   take_over_groups();
   OptimizerStateDict out;
   for (const OptimizerParamGroup& group : groups_) {
     OptimizerStateDict::Group saved{group.options().to_map(), {}};
     for (const Tensor& p : group.params()) {
-      const Slot& slot = slot_of(p);
-      saved.params.push_back(static_cast<int64_t>(slot.number));
-      if (auto state = slot.state->to_map(); !state.empty())
-        out.state.emplace(static_cast<int64_t>(slot.number), std::move(state));
+      const Member& member = member_of(p);
+      saved.params.push_back(static_cast<int64_t>(member.number));
+      if (auto state = member.state->to_map(); !state.empty())
+        out.state.emplace(static_cast<int64_t>(member.number), std::move(state));
     }
     out.param_groups.push_back(std::move(saved));
   }
-  run_hooks(hooks_.save_post, "state_dict post-hook", *this, out);
+  run_hooks(hooks_.save_post, HookKind::state_dict_post, *this, out);
   return out;
 }
 
 void Optimizer::load_state_dict(const OptimizerStateDict& state_dict) {
   OptimizerStateDict dict = state_dict;
-  run_hooks(hooks_.load_pre, "load_state_dict pre-hook", *this, dict);
+  run_hooks(hooks_.load_pre, HookKind::load_state_dict_pre, *this, dict);
   take_over_groups();
 
   check(dict.param_groups.size() == groups_.size(), "load_state_dict: the saved optimiser has ",
         dict.param_groups.size(), " groups of parameters, this one has ", groups_.size(), ".");
   NoGradGuard no_grad;
-  std::vector<std::pair<Slot*, std::unique_ptr<OptimizerParamState>>> states;
+  std::vector<std::pair<Member*, std::unique_ptr<OptimizerParamState>>> states;
   std::vector<std::unique_ptr<OptimizerOptions>> options;
   for (size_t g = 0; g < groups_.size(); ++g) {
     const auto& saved = dict.param_groups[g];
@@ -285,12 +291,12 @@ void Optimizer::load_state_dict(const OptimizerStateDict& state_dict) {
           }
         state->from_map(entries);
       }
-      states.emplace_back(&slot_of(params[i]), std::move(state));
+      states.emplace_back(&member_of(params[i]), std::move(state));
     }
   }
-  for (auto& [slot, state] : states) slot->state = std::move(state);
+  for (auto& [member, state] : states) member->state = std::move(state);
   for (size_t g = 0; g < groups_.size(); ++g) groups_[g].set_options(std::move(options[g]));
-  run_hooks(hooks_.load_post, "load_state_dict post-hook", *this);
+  run_hooks(hooks_.load_post, HookKind::load_state_dict_post, *this);
 }
 
 }  // namespace grapnel::optim

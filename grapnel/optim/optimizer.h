@@ -143,48 +143,47 @@ class Optimizer {
   /// `hook(optimizer)` or `hook(optimizer, const LossClosure&)`; may return a closure to use
   /// instead.
   template <class F>
-  HookHandle register_step_pre_hook(F&& hook, OptimizerHookOptions o = {}) {
-    return hooks_.step_pre.add(detail::make_step_pre_hook(std::forward<F>(hook)), std::move(o.name),
-                               o.site, o.prepend);
+  HookHandle register_step_pre_hook(F&& hook, HookOptions o = {}) {
+    return hooks_.step_pre.add(HookKind::step_pre,
+                               detail::make_step_pre_hook(std::forward<F>(hook)), std::move(o));
   }
   /// `hook(optimizer)`; what it returns is ignored.
   template <class F>
-  HookHandle register_step_post_hook(F&& hook, OptimizerHookOptions o = {}) {
-    return hooks_.step_post.add(detail::make_plain_hook(std::forward<F>(hook)), std::move(o.name),
-                                o.site, o.prepend);
+  HookHandle register_step_post_hook(F&& hook, HookOptions o = {}) {
+    return hooks_.step_post.add(HookKind::step_post, detail::make_plain_hook(std::forward<F>(hook)),
+                                std::move(o));
   }
   /// `hook(optimizer)`, before saving.
   template <class F>
-  HookHandle register_state_dict_pre_hook(F&& hook, OptimizerHookOptions o = {}) {
-    return hooks_.save_pre.add(detail::make_plain_hook(std::forward<F>(hook)), std::move(o.name),
-                               o.site, o.prepend);
+  HookHandle register_state_dict_pre_hook(F&& hook, HookOptions o = {}) {
+    return hooks_.save_pre.add(HookKind::state_dict_pre,
+                               detail::make_plain_hook(std::forward<F>(hook)), std::move(o));
   }
   /// `hook(optimizer, OptimizerStateDict&)`, after saving; changes it or returns another.
   template <class F>
-  HookHandle register_state_dict_post_hook(F&& hook, OptimizerHookOptions o = {}) {
-    return hooks_.save_post.add(detail::make_dict_hook(std::forward<F>(hook)), std::move(o.name),
-                                o.site, o.prepend);
+  HookHandle register_state_dict_post_hook(F&& hook, HookOptions o = {}) {
+    return hooks_.save_post.add(HookKind::state_dict_post,
+                                detail::make_dict_hook(std::forward<F>(hook)), std::move(o));
   }
   /// `hook(optimizer, OptimizerStateDict&)`, before loading a copy of what was passed; changes it
   /// or returns another.
   template <class F>
-  HookHandle register_load_state_dict_pre_hook(F&& hook, OptimizerHookOptions o = {}) {
-    return hooks_.load_pre.add(detail::make_dict_hook(std::forward<F>(hook)), std::move(o.name),
-                               o.site, o.prepend);
+  HookHandle register_load_state_dict_pre_hook(F&& hook, HookOptions o = {}) {
+    return hooks_.load_pre.add(HookKind::load_state_dict_pre,
+                               detail::make_dict_hook(std::forward<F>(hook)), std::move(o));
   }
   /// `hook(optimizer)`, after loading.
   template <class F>
-  HookHandle register_load_state_dict_post_hook(F&& hook, OptimizerHookOptions o = {}) {
-    return hooks_.load_post.add(detail::make_plain_hook(std::forward<F>(hook)), std::move(o.name),
-                                o.site, o.prepend);
+  HookHandle register_load_state_dict_post_hook(F&& hook, HookOptions o = {}) {
+    return hooks_.load_post.add(HookKind::load_state_dict_post,
+                                detail::make_plain_hook(std::forward<F>(hook)), std::move(o));
   }
 
  protected:
   explicit Optimizer(std::unique_ptr<OptimizerOptions> defaults) : defaults_(std::move(defaults)) {}
   virtual std::unique_ptr<OptimizerParamState> make_state() const = 0;
-  /// A function that makes the state what it is now, if it still exists then.
-  virtual std::function<void()> restorer(
-      const std::shared_ptr<OptimizerParamState>& state) const = 0;
+  virtual std::unique_ptr<OptimizerParamState> copy_of(const OptimizerParamState& state) const = 0;
+  virtual void assign(OptimizerParamState& to, const OptimizerParamState& from) const = 0;
   /// What changes `param` in place by `grad`; called with recording off.
   virtual Update update(const Tensor& param, const Tensor& grad, const OptimizerOptions& options,
                         OptimizerParamState& state) = 0;
@@ -203,27 +202,27 @@ class Optimizer {
 
  private:
   /// A parameter, its group and its state.
-  struct Slot {
+  struct Member {
     Tensor param;  ///< kept, so that no other tensor can have its place in memory
     size_t group;
     size_t number;
     std::shared_ptr<OptimizerParamState> state;
   };
-  Slot* find(const Tensor& param);
+  Member* find(const Tensor& param);
   /// Whether the groups hold what they held when they were last taken over.
   bool is_known() const;
-  Slot& slot_of(const Tensor& param);
+  Member& member_of(const Tensor& param);
   /// What is to be done to a parameter that has a gradient. While recording, `restore` gets what
   /// makes its state what it was.
-  Update update_of(const Tensor& param, const Tensor& grad, Slot& slot,
+  Update update_of(const Tensor& param, const Tensor& grad, Member& member,
                    std::function<void()>& restore);
-  void add_update(UpdatePass& pass, const Tensor& param, const Tensor& grad, Slot& slot);
+  void add_update(UpdatePass& pass, const Tensor& param, const Tensor& grad, Member& member);
 
   std::unique_ptr<OptimizerOptions> defaults_;
   std::vector<OptimizerParamGroup> groups_;
   // Made complete by add_param_group and at the beginning of a step, so that hooks on several
   // threads may step different parameters.
-  std::unordered_map<const TensorImpl*, Slot> slots_;
+  std::unordered_map<const TensorImpl*, Member> members_;
   using Place = std::pair<const TensorImpl*, size_t>;  // a parameter and its group
   std::vector<Place> order_;
   OptimizerHooks hooks_;
@@ -231,15 +230,15 @@ class Optimizer {
 
 /// Before and after every optimiser's own step hooks.
 template <class F>
-HookHandle register_optimizer_step_pre_hook(F&& hook, OptimizerHookOptions o = {}) {
-  return global_optimizer_hooks().step_pre.add(detail::make_step_pre_hook(std::forward<F>(hook)),
-                                               std::move(o.name), o.site, o.prepend);
+HookHandle register_optimizer_step_pre_hook(F&& hook, HookOptions o = {}) {
+  return global_optimizer_hooks().step_pre.add(
+      HookKind::step_pre, detail::make_step_pre_hook(std::forward<F>(hook)), std::move(o));
 }
 /// A hook after the steps of all optimisers.
 template <class F>
-HookHandle register_optimizer_step_post_hook(F&& hook, OptimizerHookOptions o = {}) {
-  return global_optimizer_hooks().step_post.add(detail::make_plain_hook(std::forward<F>(hook)),
-                                                std::move(o.name), o.site, o.prepend);
+HookHandle register_optimizer_step_post_hook(F&& hook, HookOptions o = {}) {
+  return global_optimizer_hooks().step_post.add(
+      HookKind::step_post, detail::make_plain_hook(std::forward<F>(hook)), std::move(o));
 }
 
 }  // namespace grapnel::optim

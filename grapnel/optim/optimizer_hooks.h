@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <string>
 #include <type_traits>
 
@@ -16,12 +15,7 @@ namespace grapnel::optim {
 class Optimizer;
 struct OptimizerStateDict;
 
-/// How a hook of an optimiser is registered.
-struct OptimizerHookOptions {
-  std::string name = {};
-  bool prepend = false;
-  std::source_location site = std::source_location::current();
-};
+using OptimizerHookOptions = HookOptions;
 
 /// May replace the closure.
 using StepPreHook = std::function<void(Optimizer&, std::function<Tensor()>& closure)>;

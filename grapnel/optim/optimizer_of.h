@@ -6,24 +6,41 @@
 
 namespace grapnel::optim {
 
+namespace detail {
+using Numbers = std::map<std::string, Scalar>;
+using Entries = std::map<std::string, OptimizerParamState::Entry>;
+// Not templates, since every program makes the classes below for every optimiser.
+void save_number(Numbers& out, const char* name, const Scalar& value);
+/// Null if there is none.
+const Scalar* find_number(const Numbers& values, const char* name);
+/// What is 0 or undefined is left out.
+void save_entry(Entries& out, const char* name, const Tensor& value);
+void save_entry(Entries& out, const char* name, const Scalar& value);
+/// An undefined tensor or 0 where there is none; throws if it is saved as the other.
+Tensor tensor_entry(const Entries& values, const char* name);
+Scalar number_entry(const Entries& values, const char* name);
+}  // namespace detail
+
 /// Derived has a static `visit(self, v)` that calls v("name", field) on every number, and an lr().
 template <class Derived>
 class OptionsOf : public OptimizerOptions {
  public:
   std::unique_ptr<OptimizerOptions> clone() const override {
-    return std::make_unique<Derived>(self());
+    return std::unique_ptr<OptimizerOptions>(new Derived(self()));
   }
   double get_lr() const override { return self().lr(); }
   void set_lr(double lr) override { static_cast<Derived&>(*this).lr(lr); }
   std::map<std::string, Scalar> to_map() const override {
     std::map<std::string, Scalar> out;
-    Derived::visit(self(), [&](const char* name, const auto& field) { out[name] = field; });
+    Derived::visit(self(), [&](const char* name, const auto& field) {
+      detail::save_number(out, name, field);
+    });
     return out;
   }
   void from_map(const std::map<std::string, Scalar>& values) override {
     Derived::visit(static_cast<Derived&>(*this), [&](const char* name, auto& field) {
-      if (const auto it = values.find(name); it != values.end())
-        field = it->second.to<std::decay_t<decltype(field)>>();
+      if (const Scalar* saved = detail::find_number(values, name))
+        field = saved->to<std::decay_t<decltype(field)>>();
     });
   }
 
@@ -39,26 +56,15 @@ class StateOf : public OptimizerParamState {
   std::map<std::string, Entry> to_map() const override {
     std::map<std::string, Entry> out;
     Derived::visit(static_cast<const Derived&>(*this), [&](const char* name, const auto& field) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(field)>, Tensor>) {
-        if (field.defined()) out.emplace(name, field);
-      } else if (field != 0) {
-        out.emplace(name, Scalar(field));
-      }
+      detail::save_entry(out, name, field);
     });
     return out;
   }
   void from_map(const std::map<std::string, Entry>& values) override {
     Derived::visit(static_cast<Derived&>(*this), [&](const char* name, auto& field) {
       using T = std::decay_t<decltype(field)>;
-      constexpr bool tensor = std::is_same_v<T, Tensor>;
-      field = T();
-      const auto it = values.find(name);
-      if (it == values.end()) return;
-      check(std::holds_alternative<Tensor>(it->second) == tensor, "load_state_dict: ", name,
-            tensor ? " is saved as a number, expected a tensor."
-                   : " is saved as a tensor, expected a number.");
-      if constexpr (tensor) field = std::get<Tensor>(it->second);
-      else field = std::get<Scalar>(it->second).to<T>();
+      if constexpr (std::is_same_v<T, Tensor>) field = detail::tensor_entry(values, name);
+      else field = detail::number_entry(values, name).to<T>();
     });
   }
 };
@@ -87,12 +93,13 @@ class OptimizerOf : public Optimizer {
 
  private:
   std::unique_ptr<OptimizerParamState> make_state() const final {
-    return std::make_unique<State>();
+    return std::unique_ptr<OptimizerParamState>(new State);
   }
-  std::function<void()> restorer(const std::shared_ptr<OptimizerParamState>& state) const final {
-    return [weak = std::weak_ptr(state), before = static_cast<const State&>(*state)] {
-      if (const auto now = weak.lock()) static_cast<State&>(*now) = before;
-    };
+  std::unique_ptr<OptimizerParamState> copy_of(const OptimizerParamState& state) const final {
+    return std::unique_ptr<OptimizerParamState>(new State(static_cast<const State&>(state)));
+  }
+  void assign(OptimizerParamState& to, const OptimizerParamState& from) const final {
+    static_cast<State&>(to) = static_cast<const State&>(from);
   }
   Update update(const Tensor& param, const Tensor& grad, const OptimizerOptions& options,
                 OptimizerParamState& state) final {

@@ -1,12 +1,14 @@
 #include "grapnel/optim/rmsprop.h"
 
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
 
 namespace grapnel::optim {
 
 void RMSpropOptions::validate() const {
-  check(lr() >= 0, "RMSprop: the learning rate must not be negative, got ", lr(), ".");
+  check_as<ValueError>(lr() >= 0, "RMSprop: the learning rate must not be negative, got ", lr(),
+                       ".");
   check(alpha() >= 0 && eps() >= 0 && weight_decay() >= 0 && momentum() >= 0,
         "RMSprop: alpha, eps, weight_decay and momentum must not be negative, got ", alpha(), ", ",
         eps(), ", ", weight_decay(), " and ", momentum(), ".");

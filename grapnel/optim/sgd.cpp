@@ -1,14 +1,17 @@
 #include "grapnel/optim/sgd.h"
 
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
 
 namespace grapnel::optim {
 
 void SGDOptions::validate() const {
-  check(lr() >= 0, "SGD: the learning rate must not be negative, got ", lr(), ".");
-  check(momentum() >= 0, "SGD: momentum must not be negative, got ", momentum(), ".");
-  check(weight_decay() >= 0, "SGD: weight_decay must not be negative, got ", weight_decay(), ".");
+  check_as<ValueError>(lr() >= 0, "SGD: the learning rate must not be negative, got ", lr(), ".");
+  check_as<ValueError>(momentum() >= 0, "SGD: momentum must not be negative, got ", momentum(),
+                       ".");
+  check_as<ValueError>(weight_decay() >= 0, "SGD: weight_decay must not be negative, got ",
+                       weight_decay(), ".");
   check(!nesterov() || (momentum() > 0 && dampening() == 0),
         "SGD: nesterov needs momentum and no dampening, got momentum ", momentum(),
         " and dampening ", dampening(), ".");

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "grapnel/base/thread_pool.h"
 #include "grapnel/functions/functions.h"
-#include "grapnel/ops/record.h"
+#include "grapnel/ops/evaluator.h"
 
 namespace grapnel::optim {
 
@@ -37,7 +36,7 @@ bool overlap(const std::vector<Update>& updates) {
   for (const Update& update : updates)
     for (size_t i = 0; i < update.tensors.size(); ++i)
       if (const Tensor& t = update.tensors[i]; t.defined()) {
-        const char* begin = t.impl().data();
+        const char* begin = t.impl().address();
         ranges.push_back({begin, begin + t.nbytes(), i != kUpdateGrad});
       }
   std::ranges::sort(ranges, {}, &Range::begin);
@@ -72,19 +71,15 @@ void run_block(const Block& block) {
 }
 
 // Note [Updates on pool threads]
-// Updates call ops on threads of the pool, whose settings are not the caller's. That is safe, and
-// gives the same bits, because
+// Updates call ops on threads of the pool, which have the modes of the caller (Note [One context])
+// and its rounding. That is safe, and gives the same bits, because
 //   - no two of them touch the same memory, else they do not run together;
-//   - their tensors have no history, so nothing is recorded for backward whatever the grad mode is,
-//     and no recorder is open. Nor are they marked as made in inference mode, which would decide
-//     where they may be written;
-//   - autocast concerns products only, and the pool sets rounding and denormals as the caller has
-//     them;
+//   - their tensors have no history, and no recorder is open;
 //   - what is allocated on first use has been by then, since addresses were looked at; reference
 //     counts, version counters and the allocator are made for several threads;
 //   - an op inside a piece stays on its thread, and every element is computed by itself, so it does
 //     not matter where blocks end.
-void run_together(const std::vector<Update>& updates) {
+void run_together(const std::vector<Update>& updates, Evaluator::ShareOut share_out) {
   std::vector<Block> blocks;
   std::vector<size_t> ends;  // of the blocks of each piece; small parameters share one
   int64_t elements = 0;
@@ -99,7 +94,7 @@ void run_together(const std::vector<Update>& updates) {
   }
   if (elements > 0) ends.push_back(blocks.size());
 
-  base::parallel_for(static_cast<int64_t>(ends.size()), 1, [&](int64_t begin, int64_t end) {
+  share_out(static_cast<int64_t>(ends.size()), [&](int64_t begin, int64_t end) {
     for (auto piece = static_cast<size_t>(begin); piece < static_cast<size_t>(end); ++piece)
       for (size_t b = piece == 0 ? 0 : ends[piece - 1]; b < ends[piece]; ++b) run_block(blocks[b]);
   });
@@ -109,7 +104,8 @@ void run_together(const std::vector<Update>& updates) {
 
 void UpdatePass::add(Update update) {
   if (!update.fn) return;
-  if (record::active() || !joins(update)) {
+  // Whoever takes whole tensors takes them in their order, and at once.
+  if (!evaluator(update.tensors[0].device()).share_out() || !joins(update)) {
     run();
     return update.fn(update.tensors);
   }
@@ -119,7 +115,8 @@ void UpdatePass::add(Update update) {
 
 void UpdatePass::run() {
   const std::vector<Update> updates = std::exchange(updates_, {});
-  if (!overlap(updates)) return run_together(updates);
+  const Evaluator::ShareOut share_out = evaluator(kCPU).share_out();
+  if (share_out && !overlap(updates)) return run_together(updates, share_out);
   for (const Update& update : updates) update.fn(update.tensors);
 }
 

@@ -37,11 +37,4 @@ void set_default_dtype(DType t) {
   default_dtype.store(t, std::memory_order_relaxed);
 }
 
-std::ostream& operator<<(std::ostream& out, Device d) {
-  switch (d.type) {
-    case DeviceType::CPU: return out << "cpu";
-  }
-  return out;
-}
-
 }  // namespace grapnel

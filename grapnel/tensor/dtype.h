@@ -116,18 +116,4 @@ DType get_default_dtype();
 /// The type that factories and numbers take unless told otherwise.
 void set_default_dtype(DType t);
 
-/// The kinds of devices.
-enum class DeviceType : uint8_t { CPU };
-/// Where memory lies.
-struct Device {
-  DeviceType type = DeviceType::CPU;
-  int8_t index = 0;
-  Device() = default;
-  constexpr Device(DeviceType t, int8_t i = 0) : type(t), index(i) {}
-  bool is_cpu() const { return type == DeviceType::CPU; }
-  friend bool operator==(Device, Device) = default;
-};
-inline constexpr DeviceType kCPU = DeviceType::CPU;
-std::ostream& operator<<(std::ostream& out, Device d);
-
 }  // namespace grapnel

@@ -6,6 +6,7 @@
 /// values of the recording, in eager's order.
 #pragma once
 
+#include <concepts>
 #include <typeinfo>
 
 #include "grapnel/tensor/hook.h"
@@ -30,11 +31,24 @@ class HookBase {
   /// The type of the user's object or callable: declarations of different types never mean the
   /// same.
   virtual const std::type_info& type() const { return typeid(*this); }
+  /// What the hook holds of a front end in another language, whose collector wants to see it; null
+  /// for hooks of C++. The front end knows what it points to.
+  virtual const void* foreign() const { return nullptr; }
 };
 
 /// A callable that declares itself like a hook class does: a functor with a member `compiled_args`.
 template <class F>
 concept DeclaresItself = requires(const F& f, CompiledNodeArgs& args) { f.compiled_args(args); };
+
+/// A callable of a front end in another language says what it holds by a member `foreign`.
+template <class F>
+const void* foreign_part_of(const F& f) {
+  if constexpr (requires {
+                  { f.foreign() } -> std::convertible_to<const void*>;
+                })
+    return f.foreign();
+  else return nullptr;
+}
 
 /// A gradient hook on one tensor: returns the replacement, or an undefined tensor for "unchanged".
 class TensorHook : public HookBase {

@@ -8,11 +8,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "grapnel/base/source_site.h"
 
 namespace grapnel {
 
@@ -37,8 +38,10 @@ using variable_list = std::vector<Tensor>;
 /// | node_post       | after a node ran            | gradients of inputs, outputs | yes         |
 /// | end_of_pass     | after the pass's last node  | nothing                      | no          |
 ///
-/// Modules have kinds of their own, which fire around calls of forward, the backward pass of a
-/// call, and saving and loading.
+/// Hooks on several tensors are made of tensor and post-accumulate hooks. Modules, optimisers and
+/// ranks have kinds of their own, which fire around calls of forward, the backward pass of a call,
+/// saving and loading, registration, steps, and when gradients were reduced. The list is complete:
+/// a switch over it has no default, so that a new kind stops the build where it needs an answer.
 enum class HookKind : uint8_t {
   tensor,
   retain_grad,
@@ -48,6 +51,9 @@ enum class HookKind : uint8_t {
   post_accumulate,
   node_post,
   end_of_pass,
+  pack,
+  multi_grad,
+  multi_post_accumulate,
   forward_pre,
   forward,
   full_backward_pre,
@@ -56,7 +62,13 @@ enum class HookKind : uint8_t {
   state_dict_post,
   load_state_dict_pre,
   load_state_dict_post,
+  registration,
+  step_pre,
+  step_post,
+  comm,
+  after_reduction,
 };
+inline constexpr int kHookKinds = static_cast<int>(HookKind::after_reduction) + 1;
 std::string_view name(HookKind kind);
 
 /// One registered hook, for listing.
@@ -65,7 +77,8 @@ struct HookInfo {
   HookKind kind = HookKind::tensor;
   int slot = 0;      ///< which output of the node a tensor hook belongs to
   std::string name;  ///< given by the user, or empty
-  std::string site;  ///< file:line of the registration; empty for a hook of the library's own
+  std::string
+      site;  ///< file:line of the registration, of C++ or foreign; empty for a hook of the library's own
   const std::string& place() const { return site.empty() ? name : site; }
 };
 
@@ -144,7 +157,7 @@ class [[nodiscard]] ScopedHook {
 /// How a hook was registered.
 struct HookLabel {
   std::string name;  ///< given by the user, or empty
-  std::source_location site;
+  base::SourceLine site;
 };
 
 /// What a hook can learn about the moment it fires. Valid during the call only.
@@ -166,15 +179,27 @@ struct HookContext {
   std::string tensor_name() const;
 };
 
-/// How a hook is registered: a name for messages and listings; the site is filled in by itself. An
-/// empty one, `std::source_location()`, is for hooks of the library's own.
+/// How a hook of any kind is registered. Options that a kind does not have are refused.
 struct HookOptions {
-  std::string name;
-  std::source_location site = std::source_location::current();
-  HookOptions(std::string n = {}, std::source_location s = std::source_location::current())
-      : name(std::move(n)), site(s) {}
-  HookOptions(const char* n, std::source_location s = std::source_location::current())
-      : name(n), site(s) {}
+  std::string name = {};  ///< for messages and listings
+  /// Filled in by itself. An empty one, `{}`, is for hooks of the library's own; a front end in another
+  /// language gives a foreign one, `base::SourceSite::foreign(number)`.
+  base::SourceLine site = std::source_location::current();
+  /// Modules and optimisers: goes to the front of its list.
+  bool prepend = false;
+  /// Forward hooks: called also when a pre-hook, forward or another hook throws. Its own exceptions
+  /// become warnings then.
+  bool always_call = false;
+  /// Full backward hooks: fires when the pass has also updated grad() of every parameter of the module
+  /// that it reaches. Such a hook can look at gradients but no longer change them, so it returns
+  /// nothing.
+  bool after_parameters = false;
 };
+/// Fails for options that hooks of the kind do not have.
+void check_options(HookKind kind, const HookOptions& options);
+
+/// A name in the place of options: `x.register_hook(clip, "clip")`.
+template <class N>
+concept HookName = std::convertible_to<N, std::string>;
 
 }  // namespace grapnel

@@ -49,6 +49,7 @@ class CallableTensorHook final : public TensorHook {
     if constexpr (DeclaresItself<F>) f_.compiled_args(args);
   }
   bool opaque() const override { return is_opaque<F>; }
+  const void* foreign() const override { return foreign_part_of(f_); }
 
  private:
   template <class Call>
@@ -81,6 +82,7 @@ class CallablePostAccumulateHook final : public PostAccumulateGradHook {
     if constexpr (DeclaresItself<F>) f_.compiled_args(args);
   }
   bool opaque() const override { return is_opaque<F>; }
+  const void* foreign() const override { return foreign_part_of(f_); }
 
  private:
   F f_;

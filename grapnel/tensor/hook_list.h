@@ -10,20 +10,27 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <source_location>
 #include <string>
 #include <string_view>
 #include <typeinfo>
 #include <utility>
 #include <vector>
 
-#include "grapnel/base/context.h"
 #include "grapnel/base/error.h"
-#include "grapnel/base/short_name.h"
-#include "grapnel/base/spin_lock.h"
+#include "grapnel/base/place.h"
 #include "grapnel/tensor/hook.h"
 
 namespace grapnel {
+
+/// One byte, held for a few instructions.
+class HookListLock {
+ public:
+  void lock() noexcept;
+  void unlock() noexcept;
+
+ private:
+  std::atomic<bool> taken_{false};
+};
 
 /// `Hook` is a callable, maybe with switches of its own. Copying a list copies the hooks, under new
 /// ids.
@@ -34,16 +41,16 @@ class HookList {
     uint64_t id = 0;
     Hook hook;
     std::string name;
-    std::source_location site;
+    base::SourceLine site;
     /// Set by HookHandle::remove(HookHandle::now): calls already arranged are off, too.
     mutable std::atomic<bool> stopped{false};
 
-    Entry(uint64_t number, Hook h, std::string n, std::source_location s)
+    Entry(uint64_t number, Hook h, std::string n, base::SourceLine s)
         : id(number), hook(std::move(h)), name(std::move(n)), site(s) {}
     /// "forward hook 'log' registered at train.cpp:12"
     std::string describe(std::string_view kind) const {
-      return str(kind, name.empty() ? "" : " '", name, name.empty() ? "" : "'", " registered at ",
-                 site.file_name(), ":", site.line());
+      return str(kind, name.empty() ? "" : " '", name, name.empty() ? "" : "'",
+                 site.known() ? " registered at " : "", site.str());
     }
   };
   using Entries = std::vector<std::shared_ptr<const Entry>>;
@@ -59,13 +66,9 @@ class HookList {
     return *this;
   }
 
-  HookHandle add(Hook hook, std::string name, std::source_location site, bool prepend) {
-    auto entry =
-        std::make_shared<const Entry>(next_hook_id(), std::move(hook), std::move(name), site);
-    const uint64_t id = entry->id;
-    const auto state = make_state();
-    state->add(std::move(entry), prepend);
-    return HookHandle(id, state);
+  HookHandle add(HookKind kind, Hook hook, HookOptions options) {
+    check_options(kind, options);
+    return add(std::move(hook), std::move(options.name), options.site, options.prepend);
   }
   bool empty() const {
     const State* state = raw_.load(std::memory_order_acquire);
@@ -147,7 +150,7 @@ class HookList {
       old.swap(snapshot_);
     }
 
-    mutable base::SpinLock lock_;
+    mutable HookListLock lock_;
     Places by_place_;
     mutable Snapshot snapshot_;  ///< of by_place_; null if nobody has asked since it changed
     /// Those that someone may still call.
@@ -155,6 +158,14 @@ class HookList {
     size_t forget_at_ = 16;
   };
 
+  HookHandle add(Hook hook, std::string name, base::SourceLine site, bool prepend) {
+    auto entry =
+        std::make_shared<const Entry>(next_hook_id(), std::move(hook), std::move(name), site);
+    const uint64_t id = entry->id;
+    const auto state = make_state();
+    state->add(std::move(entry), prepend);
+    return HookHandle(id, state);
+  }
   std::shared_ptr<State> make_state() {
     std::lock_guard guard(making_);
     if (!state_) {
@@ -164,15 +175,18 @@ class HookList {
     return state_;
   }
 
-  base::SpinLock making_;
+  HookListLock making_;
   std::atomic<State*> raw_{nullptr};
   std::shared_ptr<State> state_;
 };
 
+/// For catch blocks: tells the exception that it came through that hook.
+void note_failure_of(const std::string& hook, const std::type_info* owner) noexcept;
+
 /// Calls each hook of a list as it is now. What goes wrong in one is told with its name: it is a
-/// `kind` ("step pre-hook"), of an `owner` if one is given.
+/// `kind`, of an `owner` if one is given.
 template <class Hook, class Call>
-void call_hooks(const HookList<Hook>& list, std::string_view kind, const std::type_info* owner,
+void call_hooks(const HookList<Hook>& list, HookKind kind, const std::type_info* owner,
                 Call&& call) {
   const auto entries = list.snapshot();
   if (!entries) return;
@@ -181,8 +195,7 @@ void call_hooks(const HookList<Hook>& list, std::string_view kind, const std::ty
     try {
       call(entry->hook);
     } catch (...) {
-      base::note(str("in the ", entry->describe(kind), owner ? ", of " : "",
-                     owner ? base::short_type_name(*owner) : ""));
+      note_failure_of(entry->describe(grapnel::name(kind)), owner);
       throw;
     }
   }

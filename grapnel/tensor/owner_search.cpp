@@ -42,8 +42,7 @@ bool OwnerSearch::owned_after_move() const {
 void warn_of_owner(HookKind kind, const HookOptions& options) {
   if (!base::first_at(options.site, "owner")) return;
   const std::string named = options.name.empty() ? "" : " '" + options.name + "'";
-  base::warn(str("the ", name(kind), named, " registered at ", options.site.file_name(), ":",
-                 options.site.line(),
+  base::warn(str("the ", name(kind), named, " registered at ", options.site.str(),
                  " holds the tensor that it is registered on; neither is freed as long as the hook "
                  "is registered.\nCapture t.detach() or what is needed of the tensor",
                  kind == HookKind::post_accumulate

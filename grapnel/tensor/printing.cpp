@@ -93,7 +93,7 @@ class Printer {
 
   template <class T>
   void collect() {
-    const T* data = reinterpret_cast<const T*>(t_.impl().data());
+    const T* data = reinterpret_cast<const T*>(t_.impl().host());
     if constexpr (std::is_integral_v<T>) {
       walk(0, 0, [&](int64_t at) {
         if constexpr (std::is_same_v<T, bool>) cells_.push_back(data[at] ? "true" : "false");
@@ -139,7 +139,7 @@ class Printer {
     out_ += ']';
   }
 
-  const Tensor& t_;
+  const Tensor t_;
   int rank_;
   bool summarize_;
   std::vector<std::string> cells_;
@@ -151,7 +151,8 @@ class Printer {
 
 std::string Tensor::str() const {
   if (!defined()) return "undefined tensor";
-  return grapnel::str(Printer(*this).text(), ' ', dtype(), shape());
+  return grapnel::str(Printer(is_cpu() ? *this : detach().cpu()).text(), ' ', dtype(), shape(),
+                      is_cpu() ? "" : grapnel::str(" on ", device()));
 }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& t) { return out << t.str(); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "grapnel/base/error.h"
+#include "grapnel/base/error_kinds.h"
 
 namespace grapnel {
 
@@ -88,9 +89,9 @@ Shape broadcast_shapes(const Shape& a, const Shape& b, const char* what) {
 int wrap_dim(int64_t dim, int rank, const char* what) {
   const int effective = std::max(rank, 1);
   if (dim < -effective || dim >= effective) [[unlikely]]
-    fail(what, ": dimension ", dim, " is out of range; a tensor with ", rank,
-         rank == 1 ? " dimension" : " dimensions", " accepts ", -effective, " to ", effective - 1,
-         ".");
+    fail_as<IndexError>(what, ": dimension ", dim, " is out of range; a tensor with ", rank,
+                        rank == 1 ? " dimension" : " dimensions", " accepts ", -effective, " to ",
+                        effective - 1, ".");
   return static_cast<int>(dim < 0 ? dim + effective : dim);
 }
 

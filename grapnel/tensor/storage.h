@@ -9,6 +9,11 @@
 /// recorded write will replace. Such a storage is pending: it has an owner and shows no data.
 /// Asking for the data asks the owner to make it, so code that reads memory needs to know nothing
 /// about recording. Versions, by contrast, move when a write is recorded, as in eager mode.
+///
+/// Note [Host and address]
+/// host() is memory that code on the CPU may touch; address() is where the bytes lie on any device,
+/// and nothing but a number to the CPU. A storage of a device never shows data, so host() costs one
+/// look wherever the bytes are, and host code that forgot about devices gets an Error.
 #pragma once
 
 #include <atomic>
@@ -18,7 +23,7 @@
 #include <utility>
 
 #include "grapnel/base/intrusive_ptr.h"
-#include "grapnel/tensor/dtype.h"
+#include "grapnel/tensor/device_memory.h"
 
 namespace grapnel {
 
@@ -27,7 +32,7 @@ class Storage;
 /// Whoever can bring the values of a pending storage about, or say why it cannot.
 class PendingOwner {
  public:
-  /// Makes data() point to up-to-date values, or throws.
+  /// Makes address() point to up-to-date values, or throws.
   virtual void materialize(Storage& storage) = 0;
   /// Called when the last tensor over a pending storage is gone.
   virtual void released(Storage& storage) noexcept = 0;
@@ -41,20 +46,29 @@ class Storage {
   static constexpr size_t kInlineBytes = 64;
 
   /// Uninitialised memory of `bytes` bytes.
-  static IntrusivePtr<Storage> create(size_t bytes);
+  static IntrusivePtr<Storage> create(size_t bytes, Device device);
   /// Borrows memory of the caller; `deleter` runs when the last tensor lets go.
-  static IntrusivePtr<Storage> borrow(void* data, size_t bytes, std::function<void(void*)> deleter);
+  static IntrusivePtr<Storage> borrow(void* data, size_t bytes, std::function<void(void*)> deleter,
+                                      Device device);
 
   /// A storage whose memory is allocated when somebody first asks for it.
-  static IntrusivePtr<Storage> create_lazy(size_t bytes);
+  static IntrusivePtr<Storage> create_lazy(size_t bytes, Device device);
 
-  void* data() const {
+  // --- Note [Host and address] ---
+  /// The memory, for code on the CPU. Fails on a device.
+  void* host() const {
     if (!data_) [[unlikely]]
       const_cast<Storage*>(this)->show_data();
     return data_;
   }
+  /// Where the memory lies, on any device.
+  void* address() const {
+    return device_.is_cpu() ? host() : const_cast<Storage*>(this)->device_address();
+  }
+  /// The same for whoever only needs it to be there, with up-to-date values.
+  void make_ready() const { (void)address(); }
   size_t bytes() const { return bytes_; }
-  Device device() const { return {}; }
+  Device device() const { return device_; }
   bool borrowed() const { return owner_ == Owner::borrowed; }
 
   /// Counts the writes made through any view; saved tensors compare it to notice that they were
@@ -89,23 +103,31 @@ class Storage {
   }
 
  private:
-  enum class Owner : uint8_t { inline_data, allocator, borrowed };
-  Storage() = default;
+  enum class Owner : uint8_t { inline_data, allocator, borrowed, device };
+  Storage() {}
   void destroy() const noexcept;
   void show_data();
   void allocate();
+  void* device_address();
+  void release_memory();
 
   mutable RefCount refs_;
   std::atomic<uint32_t> version_{0};
-  void* data_ = nullptr;    ///< null while pending, and until a lazy storage is first used
+  /// Null while pending, until a lazy storage is first used, and always on a device.
+  void* data_ = nullptr;
   void* hidden_ = nullptr;  ///< the memory of a pending storage that has some
   PendingOwner* pending_ = nullptr;
   size_t bytes_ = 0;
   std::function<void(void*)>* deleter_ = nullptr;
   uint32_t slot_ = 0;  ///< the owner's number for this storage
   Owner owner_ = Owner::inline_data;
-  alignas(16) std::byte inline_[kInlineBytes];
+  Device device_;
+  union {
+    alignas(16) std::byte inline_[kInlineBytes];
+    void* device_memory_;  ///< null until a lazy storage is first used
+  };
 };
+static_assert(sizeof(Storage) == 128);
 using StoragePtr = IntrusivePtr<Storage>;
 
 /// Called before the user gets a raw pointer to memory, which he may read or write behind our back.

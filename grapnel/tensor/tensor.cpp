@@ -3,6 +3,7 @@
 #include <atomic>
 #include <new>
 
+#include "grapnel/base/foreign.h"
 #include "grapnel/base/pool.h"
 
 namespace grapnel {
@@ -21,7 +22,7 @@ IntrusivePtr<TensorImpl> TensorImpl::create(StoragePtr storage, DType dtype, con
   return IntrusivePtr<TensorImpl>::adopt(t);
 }
 
-IntrusivePtr<TensorImpl> TensorImpl::lazy(const Shape& sizes, DType dtype) {
+IntrusivePtr<TensorImpl> TensorImpl::lazy(const Shape& sizes, DType dtype, Device device) {
   int64_t n = 1, bytes = 0;
   bool odd = false;
   for (int64_t size : sizes) odd |= size <= 0 || __builtin_mul_overflow(n, size, &n);
@@ -29,7 +30,7 @@ IntrusivePtr<TensorImpl> TensorImpl::lazy(const Shape& sizes, DType dtype) {
     n = checked_numel(sizes, "empty");  // nothing to store, or it says what is wrong
   check(!__builtin_mul_overflow(n, static_cast<int64_t>(element_size(dtype)), &bytes),
         "empty: ", sizes, " of ", dtype, " does not fit in memory.");
-  StoragePtr storage = Storage::create_lazy(static_cast<size_t>(bytes));
+  StoragePtr storage = Storage::create_lazy(static_cast<size_t>(bytes), device);
   auto* t = new (base::pool_allocate(sizeof(TensorImpl))) TensorImpl;
   t->dtype = dtype;
   t->storage = std::move(storage);
@@ -39,13 +40,15 @@ IntrusivePtr<TensorImpl> TensorImpl::lazy(const Shape& sizes, DType dtype) {
   return IntrusivePtr<TensorImpl>::adopt(t);
 }
 
-IntrusivePtr<TensorImpl> TensorImpl::empty(const Shape& sizes, DType dtype) {
-  IntrusivePtr<TensorImpl> t = lazy(sizes, dtype);
-  t->storage->data();
+IntrusivePtr<TensorImpl> TensorImpl::empty(const Shape& sizes, DType dtype, Device device) {
+  IntrusivePtr<TensorImpl> t = lazy(sizes, dtype, device);
+  t->storage->make_ready();
   return t;
 }
 
 void TensorImpl::destroy() const noexcept {
+  if (wrapper) [[unlikely]]
+    base::let_go_of_wrapper(wrapper);
   if (autograd) release_autograd_meta(autograd);
   this->~TensorImpl();
   base::pool_deallocate(const_cast<TensorImpl*>(this), sizeof(TensorImpl));
@@ -70,7 +73,7 @@ TensorOptions Tensor::options() const { return TensorOptions(dtype()).device(dev
 
 void* Tensor::data_ptr() const {
   before_raw_access(*impl().storage);
-  return impl().data();
+  return impl().address();
 }
 
 namespace {
@@ -95,6 +98,9 @@ std::string_view name(HookKind kind) {
     case HookKind::post_accumulate: return "post-accumulate hook";
     case HookKind::node_post: return "node post-hook";
     case HookKind::end_of_pass: return "end-of-pass callback";
+    case HookKind::pack: return "pack hook";
+    case HookKind::multi_grad: return "multi-gradient hook";
+    case HookKind::multi_post_accumulate: return "multi-leaf post-accumulate hook";
     case HookKind::forward_pre: return "forward pre-hook";
     case HookKind::forward: return "forward hook";
     case HookKind::full_backward_pre: return "full backward pre-hook";
@@ -103,8 +109,24 @@ std::string_view name(HookKind kind) {
     case HookKind::state_dict_post: return "state_dict post-hook";
     case HookKind::load_state_dict_pre: return "load_state_dict pre-hook";
     case HookKind::load_state_dict_post: return "load_state_dict post-hook";
+    case HookKind::registration: return "registration hook";
+    case HookKind::step_pre: return "step pre-hook";
+    case HookKind::step_post: return "step post-hook";
+    case HookKind::comm: return "comm hook";
+    case HookKind::after_reduction: return "after-reduction hook";
   }
   return "";
+}
+
+void check_options(HookKind kind, const HookOptions& options) {
+  const bool in_passes = kind <= HookKind::multi_post_accumulate || kind >= HookKind::comm;
+  const char* const wrong =
+      options.prepend && in_passes ? "prepend: its hooks fire in the order of registration"
+      : options.always_call && kind != HookKind::forward ? "always_call, which is for forward hooks"
+      : options.after_parameters && kind != HookKind::full_backward
+          ? "after_parameters, which is for full backward hooks"
+          : nullptr;
+  check(wrong == nullptr, "a ", name(kind), " has no option ", wrong, ".");
 }
 
 }  // namespace grapnel

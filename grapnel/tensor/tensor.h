@@ -16,6 +16,7 @@
 #include "grapnel/base/error.h"
 #include "grapnel/base/intrusive_ptr.h"
 #include "grapnel/base/source_site.h"
+#include "grapnel/tensor/device.h"
 #include "grapnel/tensor/dtype.h"
 #include "grapnel/tensor/hook.h"
 #include "grapnel/tensor/op_list.h"
@@ -66,6 +67,8 @@ class Tensor {
   DType dtype() const { return impl().dtype; }
   DType scalar_type() const { return impl().dtype; }
   Device device() const { return impl().storage->device(); }
+  bool is_cpu() const { return device().is_cpu(); }
+  bool is_cuda() const { return device().is_cuda(); }
   size_t element_size() const { return grapnel::element_size(dtype()); }
   size_t itemsize() const { return element_size(); }
   int64_t nbytes() const { return numel() * static_cast<int64_t>(element_size()); }
@@ -80,8 +83,8 @@ class Tensor {
   void reset() { impl_.reset(); }
 
   // --- Its values ---
-  /// Raw memory of the first element. The caller vouches for bounds; writes through it are not seen
-  /// by autograd.
+  /// Raw memory of the first element, on the tensor's device. The caller vouches for bounds; writes
+  /// through it are not seen by autograd.
   void* data_ptr() const;
   template <class T>
   T* data_ptr() const;
@@ -141,10 +144,14 @@ class Tensor {
   Tensor clone() const;
   Tensor to(DType dtype) const;
   Tensor to(const TensorOptions& options) const;
+  /// The same values on another device; gradients go back. This very tensor if it is there.
   Tensor to(Device device) const;
+  Tensor to(DeviceType device) const { return to(Device(device)); }
+  Tensor to(Device device, DType dtype) const { return to(dtype).to(device); }
   Tensor type_as(const Tensor& other) const { return to(other.dtype()); }
   Tensor toType(DType dtype) const { return to(dtype); }
-  Tensor cpu() const { return *this; }
+  Tensor cpu() const { return to(Device(kCPU)); }
+  Tensor cuda() const { return to(Device(kCUDA)); }
   Tensor repeat(IntArrayRef repeats) const;
   Tensor flip(IntArrayRef dims) const;
   Tensor roll(int64_t shift, int64_t dim) const;
@@ -316,9 +323,21 @@ class Tensor {
   /// returned tensor replaces the gradient; returning nothing keeps it.
   template <class F>
   HookHandle register_hook(F&& hook, HookOptions options = {}) const;
+  template <class F, HookName N>
+  HookHandle register_hook(F&& hook, N&& name,
+                           base::SourceLine site = std::source_location::current()) const {
+    return register_hook(std::forward<F>(hook),
+                         HookOptions{.name = std::forward<N>(name), .site = site});
+  }
   /// Calls `hook(leaf)` after this leaf's grad() was updated. The hook returns nothing.
   template <class F>
   HookHandle register_post_accumulate_grad_hook(F&& hook, HookOptions options = {}) const;
+  template <class F, HookName N>
+  HookHandle register_post_accumulate_grad_hook(
+      F&& hook, N&& name, base::SourceLine site = std::source_location::current()) const {
+    return register_post_accumulate_grad_hook(
+        std::forward<F>(hook), HookOptions{.name = std::forward<N>(name), .site = site});
+  }
   void remove_hook(const HookHandle& handle) const;
 
   // --- For the library ---
@@ -406,6 +425,7 @@ template <class T, size_t N>
 TensorAccessor<T, N> Tensor::accessor() const {
   check(static_cast<size_t>(dim()) == N, "accessor: the tensor has ", dim(),
         " dimensions, asked for ", N, ".");
+  check(is_cpu(), "accessor: these values are on ", device(), ".\nCopy them first: t.cpu().");
   return {data_ptr<T>(), impl().sizes.begin(), impl().strides.begin()};
 }
 

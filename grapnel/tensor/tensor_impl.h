@@ -27,6 +27,9 @@ struct TensorImpl {
   int64_t offset = 0;  ///< in elements, from the start of the storage
   StoragePtr storage;
   AutogradMeta* autograd = nullptr;
+  /// The object that stands for this header in another language, which looks after both: see
+  /// base/foreign.h.
+  void* wrapper = nullptr;
   Shape sizes;
   Shape strides;
 
@@ -34,12 +37,18 @@ struct TensorImpl {
   static IntrusivePtr<TensorImpl> create(StoragePtr storage, DType dtype, const Shape& sizes,
                                          const Shape& strides, int64_t offset = 0);
   /// A contiguous tensor with memory of its own, uninitialised.
-  static IntrusivePtr<TensorImpl> empty(const Shape& sizes, DType dtype);
+  static IntrusivePtr<TensorImpl> empty(const Shape& sizes, DType dtype, Device device);
   /// The same, with memory that is allocated when somebody first asks for it.
-  static IntrusivePtr<TensorImpl> lazy(const Shape& sizes, DType dtype);
+  static IntrusivePtr<TensorImpl> lazy(const Shape& sizes, DType dtype, Device device);
 
-  char* data() const {
-    return static_cast<char*>(storage->data()) + offset * static_cast<int64_t>(element_size(dtype));
+  /// The first element in memory of the CPU; fails on a device. See Note [Host and address].
+  char* host() const {
+    return static_cast<char*>(storage->host()) + offset * static_cast<int64_t>(element_size(dtype));
+  }
+  /// Where the first element lies, on any device.
+  char* address() const {
+    return static_cast<char*>(storage->address()) +
+           offset * static_cast<int64_t>(element_size(dtype));
   }
   bool is_contiguous() const {
     int64_t expected = 1;
@@ -60,5 +69,6 @@ struct TensorImpl {
   TensorImpl() = default;
   void destroy() const noexcept;
 };
+static_assert(sizeof(TensorImpl) == 264);
 
 }  // namespace grapnel

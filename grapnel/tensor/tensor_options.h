@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "grapnel/tensor/device.h"
 #include "grapnel/tensor/dtype.h"
 
 namespace grapnel {
@@ -16,13 +17,16 @@ class TensorOptions {
   TensorOptions(DeviceType d) : device_(d) {}
 
   TensorOptions dtype(DType t) const { return with(&TensorOptions::dtype_, std::optional(t)); }
-  TensorOptions device(Device d) const { return with(&TensorOptions::device_, d); }
+  TensorOptions device(DeviceType d, int8_t index) const { return device(Device(d, index)); }
+  TensorOptions device(Device d) const { return with(&TensorOptions::device_, std::optional(d)); }
   TensorOptions requires_grad(bool on) const { return with(&TensorOptions::requires_grad_, on); }
 
   bool has_dtype() const { return dtype_.has_value(); }
   DType dtype_or(DType fallback) const { return dtype_.value_or(fallback); }
   DType dtype() const { return dtype_.value_or(get_default_dtype()); }
-  Device device() const { return device_; }
+  bool has_device() const { return device_.has_value(); }
+  Device device_or(Device fallback) const { return device_.value_or(fallback); }
+  Device device() const { return device_ ? *device_ : get_default_device(); }
   bool requires_grad() const { return requires_grad_; }
 
  private:
@@ -33,7 +37,7 @@ class TensorOptions {
     return copy;
   }
   std::optional<DType> dtype_;
-  Device device_;
+  std::optional<Device> device_;
   bool requires_grad_ = false;
 };
 

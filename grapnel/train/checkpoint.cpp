@@ -8,7 +8,7 @@
 #include <typeinfo>
 
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/base/context.h"
+#include "grapnel/base/place.h"
 #include "grapnel/functions/factories.h"
 
 namespace grapnel {
@@ -174,6 +174,26 @@ Checkpoint& Checkpoint::add(const std::string& name, optim::Optimizer& optimizer
   return add_part(
       name, [&optimizer](io::Archive& out) { write_optimizer(out, optimizer); },
       [&optimizer](const io::Archive& in) { read_optimizer(in, optimizer); });
+}
+template <class S>
+Checkpoint& Checkpoint::add_schedule(const std::string& name, S& schedule) {
+  return add_part(
+      name,
+      [&schedule](io::Archive& out) {
+        const typename S::State state = schedule.state_dict();
+        for (const auto& [key, value] : state) out.write(key, value);
+      },
+      [&schedule](const io::Archive& in) {
+        typename S::State state;
+        for (const auto& [key, value] : in.values()) state[key] = in.number(key);
+        schedule.load_state_dict(state);
+      });
+}
+Checkpoint& Checkpoint::add(const std::string& name, optim::LRScheduler& scheduler) {
+  return add_schedule(name, scheduler);
+}
+Checkpoint& Checkpoint::add(const std::string& name, optim::ReduceLROnPlateau& scheduler) {
+  return add_schedule(name, scheduler);
 }
 Checkpoint& Checkpoint::add(const std::string& name, Generator generator) {
   return add_part(

@@ -43,12 +43,8 @@ class Checkpoint {
     return add(name, static_cast<nn::Module&>(*holder));
   }
   Checkpoint& add(const std::string& name, optim::Optimizer& optimizer);
-  Checkpoint& add(const std::string& name, optim::LRScheduler& scheduler) {
-    return add_schedule(name, scheduler);
-  }
-  Checkpoint& add(const std::string& name, optim::ReduceLROnPlateau& scheduler) {
-    return add_schedule(name, scheduler);
-  }
+  Checkpoint& add(const std::string& name, optim::LRScheduler& scheduler);
+  Checkpoint& add(const std::string& name, optim::ReduceLROnPlateau& scheduler);
   Checkpoint& add(const std::string& name, Generator generator);
   Checkpoint& add(const std::string& name, Tensor& tensor);
   Checkpoint& add(const std::string& name, std::string& text);
@@ -85,19 +81,7 @@ class Checkpoint {
   };
   Checkpoint& add_part(const std::string& name, Save save, Load load);
   template <class S>
-  Checkpoint& add_schedule(const std::string& name, S& schedule) {
-    return add_part(
-        name,
-        [&schedule](io::Archive& out) {
-          const typename S::State state = schedule.state_dict();
-          for (const auto& [key, value] : state) out.write(key, value);
-        },
-        [&schedule](const io::Archive& in) {
-          typename S::State state;
-          for (const auto& [key, value] : in.values()) state[key] = in.number(key);
-          schedule.load_state_dict(state);
-        });
-  }
+  Checkpoint& add_schedule(const std::string& name, S& schedule);
 
   std::vector<Part> parts_;
 };

@@ -19,6 +19,14 @@ GradScaler::GradScaler(const GradScalerOptions& options)
   state_->scale = options.init_scale;
 }
 
+GradScaler::GradScaler(const GradScaler& other)
+    : options_(other.options_), state_(std::make_shared<State>(*other.state_)) {}
+GradScaler& GradScaler::operator=(const GradScaler& other) {
+  options_ = other.options_;
+  state_ = std::make_shared<State>(*other.state_);
+  return *this;
+}
+
 // Note [Steps that are decided later]
 // While recording, nobody knows whether a gradient was infinite. The optimiser then records its
 // step together with what takes it back (Optimizer::record_step_unless), and what the scaler counts
@@ -104,10 +112,11 @@ void GradScaler::update() {
     }
     state.overflowed = false;
   };
-  if (state_->steps + state_->updates > 0 && record::active())
-    change_later(&State::updates, {}, adapt);
+  // What recorded steps found is known when they have run, and numbers are adapted after that.
+  const bool recording = record::active();
+  if (recording && state_->steps + state_->updates > 0) change_later(&State::updates, {}, adapt);
   else change(adapt);
-  if (record::active()) {
+  if (recording) {
     // What is yet to be computed would look alive; it is gone with the recording anyway.
     std::erase_if(state_->bad, [](const auto& entry) {
       return entry.second.impl().storage->pending() != nullptr;

@@ -46,13 +46,8 @@ class GradScaler {
   };
 
   explicit GradScaler(const GradScalerOptions& options = {});
-  GradScaler(const GradScaler& other)
-      : options_(other.options_), state_(std::make_shared<State>(*other.state_)) {}
-  GradScaler& operator=(const GradScaler& other) {
-    options_ = other.options_;
-    state_ = std::make_shared<State>(*other.state_);
-    return *this;
-  }
+  GradScaler(const GradScaler& other);
+  GradScaler& operator=(const GradScaler& other);
 
   Tensor scale(const Tensor& loss) const;
   /// Divides the gradients by the scale, in place; at most once per optimiser between two updates.

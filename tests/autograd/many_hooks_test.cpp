@@ -2,6 +2,7 @@
 #include <chrono>
 #include <thread>
 
+#include "grapnel/autograd/meta.h"
 #include "tests/autograd/vectors.h"
 
 using namespace grapnel;

@@ -18,7 +18,7 @@ inline Tensor constant(std::vector<double> v) { return tensor(v, kFloat64); }
 /// All elements, for comparison with the numbers of a table.
 inline std::vector<double> values(const Tensor& t) {
   if (!t.defined()) return {};
-  const Tensor flat = t.detach().contiguous().to(kFloat64).view({-1});
+  const Tensor flat = t.detach().cpu().contiguous().to(kFloat64).view({-1});
   return {flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel()};
 }
 inline double value(const Tensor& t) { return t.item<double>(); }

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "grapnel/base/context.h"
+#include "grapnel/base/place.h"
 #include "grapnel/base/error.h"
 #include "grapnel/base/short_name.h"
 #include "grapnel/base/symbolizer.h"

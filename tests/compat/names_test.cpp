@@ -48,10 +48,11 @@ TEST_CASE("a program may use namespace torch as a whole") {
   CHECK(program::train() == doctest::Approx(2).epsilon(1e-3));
 }
 
-TEST_CASE("a device chosen by what is available is the CPU, and asking for CUDA is an error") {
+TEST_CASE("a device chosen by what is available is the CPU, and using CUDA is an error") {
   torch::Device device(torch::cuda::is_available() ? torch::kCUDA : torch::kCPU);
   CHECK(torch::ones({1}, torch::device(device)).to(device).device().is_cpu());
-  CHECK_THROWS_AS(torch::Device{torch::kCUDA}, c10::Error);
+  CHECK_THROWS_AS(torch::ones({1}, torch::device(torch::kCUDA)), c10::Error);
+  CHECK_THROWS_AS(torch::ones({1}).to(torch::kCUDA), c10::Error);
 }
 
 TEST_CASE("modes switch recording on and off") {

@@ -1,4 +1,5 @@
 /// Branches that data decides.
+#include "tests/compile/backends.h"
 #include "tests/compile/modes.h"
 
 using namespace grapnel;
@@ -37,6 +38,35 @@ TEST_CASE("only the branch that holds contributes to gradients, of first and sec
       mode.backward([&] { gg = autograd::grad({g.sum()}, {x})[0]; });
       CHECK(gg.item<double>() == (start > 0 ? -0.5 : -12.0));
     }
+  });
+}
+
+TEST_CASE("both branches are called when they are recorded, and none when their graph runs") {
+  on_each_backend([](const CompileOptions& options) {
+    int first = 0, second = 0;
+    double factor = 2;
+    auto f = compile(
+        [&](Tensor x) {
+          Tensor y = cond(
+              x.sum() > 0,
+              [&](const Tensor& t) {
+                ++first;
+                Tensor own = zeros_like(t);
+                own.add_(t * factor);
+                return own;
+              },
+              [&](const Tensor& t) { return ++second, t - 1.0; }, x);
+          factor = 100;  // too late for the branch, as in eager mode
+          return y;
+        },
+        options);
+    for (const double k : {1.0, -1.0, 3.0}) {
+      factor = 2;
+      CHECK(f(full({2}, k)).equal(full({2}, k > 0 ? 2 * k : k - 1)));
+    }
+    CHECK(first == 3);
+    CHECK(second == 3);
+    CHECK(f.stats().graphs == 1);
   });
 }
 

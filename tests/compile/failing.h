@@ -6,6 +6,7 @@
 
 #include "grapnel/autograd/tape_observer.h"
 #include "grapnel/base/allocation_fault.h"
+#include "grapnel/capture/trace.h"
 #include "grapnel/compile/observe.h"
 #include "tests/compile/backends.h"
 
@@ -19,8 +20,8 @@ struct Planned : std::runtime_error {
 /// Backend::eager.
 class Item final : public RunObserver {
  public:
-  explicit Item(int64_t fails) : left_(fails), outer_(std::exchange(current, this)) {}
-  ~Item() { current = outer_; }
+  explicit Item(int64_t fails) : left_(fails), outer_(current()) { set_current(this); }
+  ~Item() { set_current(outer_); }
   void on_graph(const capture::Trace&) override { count(); }
   void on_item(const capture::Trace&, const RunObserver::Item&) override { count(); }
 

@@ -16,20 +16,20 @@ constexpr char kLogged[] =
 /// Two passes with four kinds of hooks: one graph, used twice.
 void passes_to_be_logged() {
   Tensor w = tensor({1.0f, 2.0f}, requires_grad());
-  w.register_hook([](const Tensor& g) { return g.clamp(-1, 1); }, HookOptions("clip"));
+  w.register_hook([](const Tensor& g) { return g.clamp(-1, 1); }, HookOptions{"clip"});
   w.register_post_accumulate_grad_hook([](const Tensor& leaf) { leaf.grad().mul_(0.5); },
-                                       HookOptions("halve"));
+                                       HookOptions{"halve"});
   CompiledBackward scope;
   for (int i = 0; i < 2; ++i) {
     w.reset_grad();
     const Tensor y = w * w;
     y.grad_fn()->register_prehook([](const variable_list& g) { return variable_list{g[0].exp()}; },
-                                  HookOptions("before"));
+                                  HookOptions{"before"});
     y.grad_fn()->register_hook(
         [](const variable_list& in, const variable_list&) {
           return variable_list{in[0].sin(), in[1]};
         },
-        HookOptions("after"));
+        HookOptions{"after"});
     y.sum().backward();
   }
 }

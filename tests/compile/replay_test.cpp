@@ -1,6 +1,7 @@
 /// compile(fn, {.replay = true}): the body runs once per kind of arguments.
 #include <thread>
 
+#include "grapnel/compile/session.h"
 #include "tests/compile/backends.h"
 #include "tests/ops/error_text.h"
 #include "tests/ops/sweep.h"
@@ -181,9 +182,7 @@ TEST_CASE("audit mode notices a function that is not pure") {
   CHECK(numbers(x).equal(x));
   scale = 2;
   CHECK_THROWS_WITH_AS(
-      numbers(x),
-      doctest::Contains(
-          "replay audit: the number that is operand 1 has changed, in call 0, mul at "),
+      numbers(x), doctest::Contains("replay audit: call 0, mul: operand 1 is 2.0, was 1.0, at "),
       Error);
   Tensor w = rand({3});
   auto tensors = compile([&](Tensor t) { return t + w; }, replaying());
@@ -195,11 +194,33 @@ TEST_CASE("audit mode notices a function that is not pure") {
   auto calls = compile([&](Tensor t) { return more ? (t + 1.0).exp() : t + 1.0; }, replaying());
   calls(x);
   more = true;
-  CHECK_THROWS_WITH_AS(calls(x), doctest::Contains("there are 2 calls, and were 1"), Error);
+  CHECK_THROWS_WITH_AS(calls(x), doctest::Contains("call 1, exp, is new: there were 1 calls, at "),
+                       Error);
   int count = 0;
   auto plain = compile([&](Tensor t) { return std::make_pair(t * 2.0, ++count); }, replaying());
   plain(x);
   CHECK_THROWS_WITH_AS(plain(x), doctest::Contains("other plain values"), Error);
+}
+
+TEST_CASE("what is replayed is kept as a graph of the arguments") {
+  const Tensor w = rand({3});
+  auto session = std::make_shared<compile_detail::Session>(replaying());
+  compile_detail::Replays replays(session);
+  auto body = [&](const Tensor& x, const Tensor& y) { return std::make_pair((x + w) * 2.0, y); };
+  using Result = std::pair<Tensor, Tensor>;
+  const Tensor x = rand({3}), y = rand({2});
+  for (int i = 0; i < 2; ++i)
+    compile_detail::replay<Result, const Tensor&, const Tensor&>(replays, body, x, y);
+  REQUIRE(replays.graphs().size() == 1);
+  const Graph graph = replays.graphs()[0];
+  CHECK(graph.str() ==
+        "graph(a: f32[3], b: f32[2]) {\n"
+        "  c = constant : f32[3]\n"
+        "  d = add(a, c) : f32[3]\n"
+        "  e = mul(d, 2.0) : f32[3]\n"
+        "  return e, b\n"
+        "}\n");
+  CHECK(graph.run({x, y})[0].equal((x + w) * 2.0));
 }
 
 TEST_CASE("several threads may replay one function") {
@@ -263,8 +284,8 @@ TEST_CASE("a captured tensor stays itself where the first call's argument shares
 TEST_CASE("each argument is itself and nothing else, also in lists, spans and structs") {
   int calls = 0;
   const Tensor w = rand({3}), x = rand({3}), y = rand({3});
-  auto list = compile([&](const std::vector<Tensor>& t) { return ++calls, t[0] * w + t[1]; },
-                      replaying());
+  auto list =
+      compile([&](const std::vector<Tensor>& t) { return ++calls, t[0] * w + t[1]; }, replaying());
   CHECK(list(std::vector<Tensor>{w, x}).equal(w * w + x));
   CHECK(list(std::vector<Tensor>{x, w}).equal(x * w + w));
   CHECK(list(std::vector<Tensor>{x, y}).equal(x * w + y));
@@ -278,7 +299,8 @@ TEST_CASE("each argument is itself and nothing else, also in lists, spans and st
   CHECK(shared(w, w).equal(w * w + w));
   CHECK(shared(x, x).equal(x * x + w));
   CHECK(shared(x, w).equal(x * w + w));
-  auto optional = compile([&](std::optional<Tensor> a) { return a ? *a * w : w * 2.0; }, replaying());
+  auto optional =
+      compile([&](std::optional<Tensor> a) { return a ? *a * w : w * 2.0; }, replaying());
   CHECK(optional(std::optional<Tensor>(w)).equal(w * w));
   CHECK(optional(std::optional<Tensor>(x)).equal(x * w));
 }

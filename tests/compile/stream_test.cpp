@@ -1,4 +1,6 @@
 /// Results that are too large for the caches are stored past them.
+#include <thread>
+
 #include "grapnel/codegen/jit.h"
 #include "grapnel/codegen/llvm_module.h"
 #include "tests/compile/plans.h"

@@ -14,6 +14,7 @@ template <class Activation>
 size_t peak_of_steps(int layers, bool captured, bool compiled_backward) {
   reset_compile_cache();
   compile_detail::pass_options().background_kernels = false;
+  const ThreadsScope one(1);  // how many threads have scratch memory at once is chance
   manual_seed(4);
   nn::Sequential net;
   for (int i = 0; i < layers; ++i) {

@@ -1,4 +1,5 @@
 /// Which gradients travel together: vectors V1 to V6.
+#include "grapnel/dist/buckets.h"
 #include "ranks.h"
 
 using namespace grapnel;

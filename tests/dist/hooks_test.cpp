@@ -3,6 +3,8 @@
 
 #include "weighted.h"
 
+#include "grapnel/dist/buckets.h"
+
 using namespace grapnel;
 using namespace grapnel::test;
 using dist::DistributedDataParallel;

@@ -22,7 +22,7 @@ LIBTORCH = re.compile(r"(torch|at|c10|grapnel::compat)::")
 # Included for templates; users reach what is in there through Tensor.
 INSIDE = {"grapnel/autograd/meta.h"}
 # Pages about the inside, and what headers of the inside declare and a page means otherwise.
-ABOUT_INSIDE = {"architecture.md", "adding-an-op.md"}
+ABOUT_INSIDE = {"architecture.md", "adding-an-op.md", "glossary.md"}
 WORDS = {"Reading"}
 DECLARED = re.compile(r"^(?:class|struct|enum class) (\w+)\b(?!;)|^using (\w+) =|^(?:inline |constexpr |\[\[nodiscard\]\] )*[A-Za-z][\w:<>, ]*[&*]* (\w+)\(", re.M)
 CODE = re.compile(r"^```cpp\n(.*?)^```|`([^`\n]+)`", re.M | re.S)
@@ -80,8 +80,9 @@ def missing(folder):
 
 
 def listed_ops():
-    """Names that the macros of op_list.h make functions of."""
-    return set(re.findall(r"X\((\w+), \w+\)", (ROOT / "grapnel/tensor/op_list.h").read_text()))
+    """Names that the macros of op_list.h and one_call.h make functions of."""
+    texts = [(ROOT / "grapnel" / name).read_text() for name in ("tensor/op_list.h", "functions/one_call.h")]
+    return set(re.findall(r"X\((\w+), \w+[,)]", re.sub(r"//.*", "", "".join(texts))))
 
 
 def main():

@@ -57,7 +57,9 @@ void run(Graph& graph) {
   }
   // Writes go to copies: leaves that require grad are not written.
   for (const Graph::Id id : graph.inputs())
-    inputs.push_back(some_tensor(graph.values()[id].dtype, graph.values()[id].sizes) * 1);
+    inputs.push_back(id == capture::kNone
+                         ? Tensor()
+                         : some_tensor(graph.values()[id].dtype, graph.values()[id].sizes) * 1);
   std::vector<Tensor> roots, seeds;
   for (const Tensor& t : graph.run(inputs)) {
     if (!t.defined() || t.numel() > (1 << 20)) continue;

@@ -11,7 +11,9 @@ An arrow carries on: nn may include base. What functions/ declares, it declares 
 gradients in ops/ may be written with it. grapnel.h, gdb_printers.cpp and compat/ stand above all folders and may
 include anything; nothing in a folder includes them.
 
-Host code has an address: only cpu/ and compile/cpu/ use the pool of threads.
+Host code has an address: only cpu/ and compile/cpu/ use the pool of threads, and pointers to the memory of tensors. Who else has such
+a pointer is listed here and says why; all others make and read values with ops/vectors.h and item(). Where a call goes is asked by
+`apply`; the few outside capture/ that ask whether something is recorded are listed here and say why.
 """
 import pathlib
 import re
@@ -38,9 +40,22 @@ ARROWS = {
     "compile/cpu": ["compile"],
 }
 # Who may use threads, with the reason for those that are not the CPU's.
-THREADS = {
-    "cpu/": "", "compile/cpu/": "", "base/": "makes them", "grapnel.h": "the user sets their number",
-    "optim/update.cpp": "shares out the blocks of an update",
+THREADS = {"cpu/": "", "compile/cpu/": "", "base/": "makes them", "grapnel.h": "the user sets their number"}
+# Who has pointers to the memory of tensors, which must be the CPU's, with the reason for those that are not the CPU's.
+HOST = {
+    "cpu/": "", "compile/cpu/": "", "tensor/": "declares them, and prints a copy", "io/": "files, from and to copies on the CPU",
+    "functions/factories.cpp": "writes what it has just made on the CPU",
+    "autograd/gradcheck.cpp": "changes inputs behind the back of the version counter",
+    "hooks/saved.cpp": "compresses a copy on the CPU", "data/datasets.cpp": "reads pixels and writes a batch, on the CPU",
+    "dist/communicator_mpi.cpp": "MPI reads and writes memory of the CPU", "dist/communicator_threads.cpp": "a tensor over the same memory",
+    "ops/apply.cpp": "plain numbers", "capture/recorder.cpp": "plain numbers", "compile/memory.cpp": "plain numbers",
+    "compile/replay.cpp": "plain numbers",
+}
+POINTER = re.compile(r"(?:\.|->)(?:host\(\)|data_ptr(?:<|\())")
+# Who asks record::active(), once each; the line above the question says why.
+ASKS = {
+    "autograd/accumulate.cpp", "autograd/inplace.cpp", "autograd/pass.cpp", "autograd/tensor_grad.cpp", "compile/cond.cpp",
+    "compile/session.cpp", "dist/reducer_pass.cpp", "ops/invoke.cpp", "optim/optimizer.cpp", "train/grad_scaler.cpp",
 }
 UMBRELLA = {"grapnel.h", "compat", "gdb_printers.cpp"}
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -59,6 +74,17 @@ def reachable(folder):
     for below in ARROWS[folder]:
         found |= reachable(below)
     return found
+
+
+def question_problems(name, lines):
+    if name.startswith("capture/") or name == "ops/record.h":
+        return
+    asked = [number for number, line in enumerate(lines) if "record::active()" in line]
+    if len(asked) > (name in ASKS):
+        yield f"{name}:{asked[-1] + 1}: asks whether something is recorded. Call an op, or leave an undo (ops/record.h), or join ASKS."
+    for number in asked:
+        if not lines[number - 1].lstrip().startswith("//"):
+            yield f"{name}:{number + 1}: the line above does not say why it asks whether something is recorded."
 
 
 def allowed_for(path, folder):
@@ -85,7 +111,11 @@ def problems():
         if top not in UMBRELLA and folder not in ARROWS:
             yield f"{name}: folder {folder} is not in the table of {__file__}; add it there."
             continue
-        for number, line in enumerate(path.read_text().splitlines(), 1):
+        lines = path.read_text().splitlines()
+        yield from question_problems(name, lines)
+        for number, line in enumerate(lines, 1):
+            if POINTER.search(line) and not name.startswith((*HOST, "compat/")):
+                yield f"{name}:{number}: takes a pointer to the memory of a tensor. Use ops/vectors.h or item(), or join HOST and say why."
             match = INCLUDE.match(line)
             if not match:
                 continue

@@ -29,8 +29,8 @@ SYMBOLS = {
 }
 # Locks of single objects, which are not looked after: what another thread was using is not to be used in a child.
 OF_AN_OBJECT = {
-    "autograd/checkpoint.cpp": 1, "autograd/hook_table.h": 1, "autograd/meta.h": 2, "autograd/node.h": 1, "base/versioned.h": 1,
-    "compile/replay.h": 1, "compile/session.h": 1, "data/data_loader.cpp": 1, "dist/communicator_threads.cpp": 2, "dist/executor.cpp": 1,
+    "autograd/checkpoint.cpp": 1, "autograd/meta.h": 2, "autograd/node.h": 2, "base/versioned.h": 1,
+    "compile/custom.cpp": 1, "compile/replay.cpp": 1, "compile/session.h": 1, "data/data_loader.cpp": 1, "dist/communicator_threads.cpp": 2, "dist/executor.cpp": 1,
     "dist/future.h": 1, "dist/run_threads.cpp": 1, "dist/process_group.cpp": 1, "hooks/nan_guard.cpp": 1, "nn/module.h": 1, "tensor/hook_list.h": 2,
 }
 # Locks of the process that a child never takes, or that are registered by hand.
@@ -39,7 +39,7 @@ OF_THE_PROCESS = {
     "codegen/llvm/compile.cpp": "1 taken inside the lock of jit.cpp", "codegen/llvm/link.cpp": "2 taken inside the lock of jit.cpp",
     "dist/init.cpp": "1 of MPI, which has no children", "dist/mpi_engine.h": "2 of MPI", "dist/mpi_ledger.h": "1 of MPI",
 }
-LOCK = re.compile(r"^\s*(?:static |mutable |constinit |inline )*(?:std::(?:shared_|recursive_|timed_)?mutex|(?:base::)?SpinLock) \w+|.*new std::mutex")
+LOCK = re.compile(r"^\s*(?:static |mutable |constinit |inline )*(?:(?:std::(?:shared_|recursive_|timed_)?mutex|(?:base::)?SpinLock) \w+|std::atomic<bool> locked_|HookListLock \w+;)|.*new std::mutex")
 
 
 def objects(build):

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "grapnel/base/context.h"
+#include "grapnel/base/place.h"
 #include "grapnel/capture/graph.h"
 #include "grapnel/compile/compile.h"
 #include "grapnel/compile/trace.h"

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "grapnel/base/context.h"
 #include "grapnel/base/error.h"
+#include "grapnel/base/place.h"
 
 namespace grapnel {
 

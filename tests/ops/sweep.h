@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "grapnel/base/cpu.h"
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/base/thread_pool.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/ops/evaluator.h"
@@ -29,6 +30,16 @@ inline Outputs run_op(const Op& op, const Sample& sample) {
   return run_op(op, sample.inputs, sample.attrs.get());
 }
 
+/// Whether an op says that it computes with no such types, as `sub` does of masks.
+inline bool refuses_types(const Op& op, const std::vector<Tensor>& inputs, const void* attrs) {
+  try {
+    run_op(op, inputs, attrs);
+    return false;
+  } catch (const TypeError&) {
+    return true;
+  }
+}
+
 /// Calls fn(op, sample) for every sample of every op, with the op's name in failure reports.
 template <class Fn>
 void for_each_sample(Fn&& fn) {
@@ -41,7 +52,7 @@ void for_each_sample(Fn&& fn) {
       try {
         fn(*op, sample);
       } catch (const std::exception& e) {
-        FAIL_CHECK(e.what());
+        FAIL_CHECK(std::string(e.what()));
       }
     }
   }
@@ -52,7 +63,8 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   if (a.defined() != b.defined()) return false;
   if (!a.defined()) return true;
   if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
-  Tensor x = empty(a.sizes(), a.dtype()), y = empty(a.sizes(), a.dtype());
+  const TensorOptions host = TensorOptions(a.dtype()).device(kCPU);
+  Tensor x = empty(a.sizes(), host), y = empty(a.sizes(), host);
   copy_elements(x, a);
   copy_elements(y, b);
   return visit_dtype(a.dtype(), [&]<class T>() {

@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "grapnel/ops/evaluator.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
+#include "grapnel/ops/evaluator.h"
 
 namespace grapnel {
 
 /// The elements in row-major order.
 inline std::vector<double> values(const Tensor& t) {
-  Tensor flat(TensorImpl::empty(t.shape(), kFloat64));
+  Tensor flat(TensorImpl::empty(t.shape(), kFloat64, kCPU));
   copy_elements(flat, t);
   const auto* p = static_cast<const double*>(flat.data_ptr());
   return {p, p + flat.numel()};

@@ -59,7 +59,8 @@ def operations():
     function = re.compile(r"^(?:Tensor|bool|std::(?:vector|tuple)<[\w, ]+>) (\w+)\(", re.M)
     method = re.compile(r"^  (?:Tensor&?|TensorPair|std::vector<Tensor>) (\w+)\(", re.M)
     read = lambda name: (ROOT / "grapnel" / name).read_text()
-    wanted = set(re.findall(r"X\((\w+), \w+\)", read("tensor/op_list.h")))
+    lists = re.sub(r"//.*", "", read("tensor/op_list.h") + read("functions/one_call.h"))
+    wanted = set(re.findall(r"X\((\w+), \w+\)", lists))
     wanted |= set(function.findall(read("functions/functions.h") + read("functions/factories.h"))) | set(method.findall(read("tensor/tensor.h")))
     in_place = {name + "_" for name in wanted}  # x.exp_() follows from exp
     others = {"name", "set_requires_grad", "requires_grad_", "mutable_grad", "_base", "operator"}  # of macros, and about gradients

@@ -9,12 +9,11 @@
 
 #include "grapnel/base/cpu.h"
 #include "grapnel/codegen/block_program.h"
+#include "grapnel/codegen/op_names.h"
 #include "grapnel/cpu/kernels/table.h"
 
 namespace grapnel::codegen {
 
-/// Changes with every change of this file, of BlockProgram::Step, BlockFn or the lists of ops.
-inline constexpr uint32_t kLlvmApiVersion = 6;
 inline constexpr char kLlvmApiSymbol[] = "grapnel_llvm_api";
 
 /// A BlockProgram without its containers.
@@ -37,8 +36,6 @@ struct Sink {
 };
 
 struct LlvmApi {
-  uint32_t version;   ///< kLlvmApiVersion
-  uint32_t op_count;  ///< pointwise ops the module knows
   const char* llvm_version;
   const char* identity;  ///< differs between modules that may generate different code
 
@@ -55,6 +52,17 @@ struct LlvmApi {
   /// further work.
   bool (*provoke)(Sink error);
 };
+
+/// Tells apart libraries and modules that do not fit: it follows from the lists of ops, whose
+/// numbers stand in programs, and from the sizes of what crosses the border. A change that these do
+/// not show takes another first number.
+inline uint32_t llvm_api_version() {
+  uint32_t version = 7;
+  for (const size_t part : {size_t{ops_fingerprint()}, sizeof(LlvmApi), sizeof(ProgramView),
+                            sizeof(BlockProgram::Step), sizeof(kernels::KernelTable)})
+    version = (version ^ static_cast<uint32_t>(part)) * 0x01000193u;
+  return version;
+}
 
 /// The module's table, or null if it was built for another version.
 using LlvmApiFn = const LlvmApi* (*)(uint32_t version);

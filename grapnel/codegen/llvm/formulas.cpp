@@ -3,8 +3,8 @@
 #include <array>
 
 #include "grapnel/codegen/llvm/convert_formula.h"
+#include "grapnel/ops/defs/reduction.h"
 #include "grapnel/ops/pointwise_list.h"
-#include "grapnel/ops/reduction_list.h"
 
 namespace grapnel::codegen {
 namespace {

@@ -9,7 +9,6 @@
 #include "grapnel/codegen/llvm/compile.h"
 #include "grapnel/codegen/llvm/guard.h"
 #include "grapnel/codegen/llvm/link.h"
-#include "grapnel/codegen/op_names.h"
 
 // The start of this module in memory, where its ELF header lies; defined by the linker.
 extern "C" __attribute__((visibility("hidden"))) const char __ehdr_start[];
@@ -56,10 +55,7 @@ extern "C" __attribute__((visibility("default"))) const grapnel::codegen::LlvmAp
     uint32_t version) {
   using namespace grapnel::codegen;
   static const std::string* const identity = new std::string(build_id());
-  static const LlvmApi api{kLlvmApiVersion,     static_cast<uint32_t>(op_count()),
-                           LLVM_VERSION_STRING, identity->c_str(),
-                           &compile_program,    &print_program,
-                           &link_object,        &unlink_object,
-                           &provoke};
-  return version == kLlvmApiVersion ? &api : nullptr;
+  static const LlvmApi api{LLVM_VERSION_STRING, identity->c_str(), &compile_program, &print_program,
+                           &link_object,        &unlink_object,    &provoke};
+  return version == llvm_api_version() ? &api : nullptr;
 }

@@ -137,6 +137,7 @@ class PreparedForCpu final : public PreparedPlan {
 class CpuRunner final : public PlanRunner {
  public:
   constexpr CpuRunner() = default;
+  PlanOptions options(PlanOptions asked) const override { return asked; }
   std::unique_ptr<PreparedPlan> prepare(const Plan& plan, OnFailure on_failure) const override {
     return std::make_unique<PreparedForCpu>(plan, on_failure);
   }
@@ -146,6 +147,8 @@ constinit const CpuRunner the_runner;
 
 }  // namespace
 
-const PlanRunner& runner_of(Device) { return the_runner; }
+const PlanRunner& runner_of(Device device) {
+  return device.is_cpu() ? static_cast<const PlanRunner&>(the_runner) : call_by_call();
+}
 
 }  // namespace grapnel::compile_detail

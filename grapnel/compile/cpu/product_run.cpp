@@ -37,7 +37,8 @@ struct Product {
       : t(trace),
         call(trace.calls[number]),
         out(trace.outputs_of(call)[0]),
-        form(cpu::tiled(*call.op, trace.attrs_of(call))) {}
+        form(call.op->product_form(trace.attrs_of(call))),
+        tiles(cpu::tiles_of(*call.op)) {}
 
   const Value& value() const { return t.values[out]; }
 
@@ -48,15 +49,15 @@ struct Product {
 
   /// Whether the operand that a prologue makes is needed piece by piece.
   bool takes_pieces(const Operands& in) const {
-    return form.in_pieces({in.pointers.data(), in.pointers.size()}, t.attrs_of(call),
-                          result(Storage::create_lazy(0)));
+    return tiles.in_pieces({in.pointers.data(), in.pointers.size()}, t.attrs_of(call),
+                           result(Storage::create_lazy(0, kCPU)));
   }
 
   /// Computes it in the memory of a slot.
   void run(const Operands& in, SlotId slot, Memory& memory, TileFn done, TileFn fill = {}) const {
     try {
-      form.product({in.pointers.data(), in.pointers.size()}, t.attrs_of(call),
-                   result(memory.storage(slot)), done, fill);
+      tiles.product({in.pointers.data(), in.pointers.size()}, t.attrs_of(call),
+                    result(memory.storage(slot)), done, fill);
     } catch (...) {
       rethrow_from(t, call);
     }
@@ -68,7 +69,7 @@ struct Product {
       const Tensor& x = in.tensors[k];
       if (static_cast<int>(k) == form.addend || !x.defined()) continue;
       if (dtype_of(compute_type(value().dtype)) != x.dtype() ||
-          (form.copies_strided && !x.is_contiguous()))
+          (tiles.copies_strided && !x.is_contiguous()))
         return true;
     }
     return false;
@@ -77,7 +78,8 @@ struct Product {
   const Trace& t;
   const Instruction& call;
   const ValueId out;
-  const cpu::Tiled form;
+  const ProductForm form;
+  const cpu::Tiles tiles;
 };
 
 /// The group behind a product. The product lies in the memory of a result, everything else where it
@@ -100,7 +102,7 @@ class Epilogue {
  private:
   static Place place(void* self, SlotId slot) {
     const Epilogue& e = *static_cast<Epilogue*>(self);
-    return {static_cast<char*>(e.memory_.storage(slot == e.product_ ? e.lies_in_ : slot)->data()),
+    return {static_cast<char*>(e.memory_.storage(slot == e.product_ ? e.lies_in_ : slot)->host()),
             0, false};
   }
 
@@ -139,7 +141,7 @@ class Prologue {
   static Place place(void* self, SlotId slot) {
     const Prologue& p = *static_cast<Prologue*>(self);
     if (slot == p.made_.slot) return {nullptr, 0, false};
-    return {static_cast<char*>(p.memory_.storage(slot)->data()), 0, false};
+    return {static_cast<char*>(p.memory_.storage(slot)->host()), 0, false};
   }
 
   Memory& memory_;

@@ -45,7 +45,7 @@ class InMemory {
  public:
   explicit InMemory(Memory& memory) : memory_(memory) {}
   static Place place(void* self, SlotId slot) {
-    return {static_cast<char*>(static_cast<InMemory*>(self)->memory_.storage(slot)->data()), 0,
+    return {static_cast<char*>(static_cast<InMemory*>(self)->memory_.storage(slot)->host()), 0,
             false};
   }
 
@@ -75,7 +75,7 @@ class Places {
     for (size_t i = 0; i < p.sweep_.locals.size(); ++i)
       if (p.sweep_.locals[i].slot == slot)
         return {nullptr, p.offsets_[i], p.sweep_.locals[i].per_row};
-    return {static_cast<char*>(p.memory_.storage(slot)->data()), 0, false};
+    return {static_cast<char*>(p.memory_.storage(slot)->host()), 0, false};
   }
 
  private:

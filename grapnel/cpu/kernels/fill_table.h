@@ -4,8 +4,8 @@
 #include "grapnel/cpu/kernels/convert_kernel.h"
 #include "grapnel/cpu/kernels/reduce_kernel.h"
 #include "grapnel/cpu/kernels/table.h"
+#include "grapnel/ops/defs/reduction.h"
 #include "grapnel/ops/pointwise_list.h"
-#include "grapnel/ops/reduction_list.h"
 
 namespace grapnel::kernels {
 

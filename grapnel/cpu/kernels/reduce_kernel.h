@@ -16,11 +16,6 @@
 #include "grapnel/cpu/kernels/table.h"
 #include "grapnel/math/scalar.h"
 
-namespace grapnel {
-struct Amax;
-struct Amin;
-}  // namespace grapnel
-
 namespace grapnel::kernels {
 
 inline constexpr int64_t kReduceLanes = 64;
@@ -71,16 +66,14 @@ struct ReduceKernel {
    private:
     using R = Lanes<T, Isa>;
     static constexpr int registers = kReduceLanes / R::count;
-    /// Maxima and minima set values aside that are NaN. For others `combine` is one instruction
+    /// Values that are NaN are set aside where the others can then be combined by one instruction
     /// instead of four that wait for each other.
-    static constexpr bool is_max = std::is_same_v<D, Amax>;
     static constexpr bool skips_nan =
-        std::is_floating_point_v<T> && (is_max || std::is_same_v<D, Amin>);
+        std::is_floating_point_v<T> && requires(R r) { D::template combine_numbers<R>(r, r); };
 
     GRAPNEL_INLINE static R both(R a, R b) {
-      if constexpr (!skips_nan) return D::template combine<R>(a, b);
-      else if constexpr (is_max) return select(a > b, a, b);
-      else return select(a < b, a, b);
+      if constexpr (skips_nan) return D::template combine_numbers<R>(a, b);
+      else return D::template combine<R>(a, b);
     }
     GRAPNEL_INLINE R seen(R x) {
       if constexpr (skips_nan) nan_ = select(x != x, x, nan_);

@@ -13,6 +13,7 @@ Tensor relu_backward(const Tensor& g, const Tensor& y);
 /// max(x, 0); NaN stays.
 struct Relu : Pointwise<1> {
   static constexpr std::string_view name = "relu";
+  static constexpr Twice twice = Twice::nothing;
   template <class S>
   static S scalar(S x) {
     return select(x < 0.0, S(0.0), x);
@@ -123,6 +124,19 @@ struct GeluTanh : Pointwise<1> {
             (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * ((1.0 + x2 * 0.134145) * kSqrtTwoOverPi))};
   }
   static Samples samples() { return sample_values({-3.0, -1.0, 0.0, 1.0, 4.0}); }
+};
+
+/// log(sigmoid(x)), computed without overflow.
+struct LogSigmoid : Pointwise<1> {
+  static constexpr std::string_view name = "log_sigmoid";
+  static constexpr TypeRule type_rule = TypeRule::floating;
+  template <class S>
+  static S scalar(S x) {
+    return -(select(x < 0.0, -x, S(0.0)) + log1p(exp(-abs(x))));
+  }
+  static constexpr SaveMask saves[] = {input(0)};
+  static Grads grad(const Saved& s, const Tensor& g) { return {g * sigmoid(-s.input(0))}; }
+  static Samples samples() { return sample_values({-90.0, -1.5, 0.25, 3.0, 90.0}); }
 };
 
 /// log(1 + exp(beta * x)) / beta, and x itself where beta * x is above the threshold.

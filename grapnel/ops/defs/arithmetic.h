@@ -3,6 +3,7 @@
 
 #include "grapnel/functions/functions.h"
 #include "grapnel/math/math.h"
+#include "grapnel/ops/argument_check.h"
 #include "grapnel/ops/define.h"
 
 namespace grapnel {
@@ -19,6 +20,9 @@ struct Add : Pointwise<2> {
 
 struct Sub : Pointwise<2> {
   static constexpr std::string_view name = "sub";
+  static void check_types(Inputs in) {
+    refuse_bool(name, in, "Use logical_xor to find where masks differ, logical_not to invert one.");
+  }
   template <class S>
   static S scalar(S a, S b) {
     return a - b;
@@ -76,6 +80,7 @@ struct Div : Pointwise<2> {
 
 struct FloorDivide : Pointwise<2> {
   static constexpr std::string_view name = "floor_divide";
+  static constexpr Refused refused = Refused::floor_divide_by_zero;
   template <class S>
   static S scalar(S a, S b) {
     if constexpr (is_int<S>) {
@@ -97,6 +102,7 @@ struct FloorDivide : Pointwise<2> {
 /// What is left of a after taking out whole multiples of b; the sign is a's.
 struct Fmod : Pointwise<2> {
   static constexpr std::string_view name = "fmod";
+  static constexpr Refused refused = Refused::fmod_by_zero;
   template <class S>
   static S scalar(S a, S b) {
     if constexpr (is_int<S>) return a - (a / b) * b;
@@ -112,6 +118,7 @@ struct Fmod : Pointwise<2> {
 /// What is left of a after taking out whole multiples of b; the sign is b's.
 struct Remainder : Pointwise<2> {
   static constexpr std::string_view name = "remainder";
+  static constexpr Refused refused = Refused::remainder_by_zero;
   template <class S>
   static S scalar(S a, S b) {
     S r;
@@ -128,6 +135,7 @@ struct Remainder : Pointwise<2> {
 
 struct Pow : Pointwise<2> {
   static constexpr std::string_view name = "pow";
+  static constexpr Refused refused = Refused::negative_exponent;
   template <class S>
   static S scalar(S a, S b) {
     if constexpr (is_int<S>) {
@@ -196,6 +204,8 @@ struct Maximum : Pointwise<2> {
 
 struct Neg : Pointwise<1> {
   static constexpr std::string_view name = "neg";
+  static constexpr Twice twice = Twice::undoes;
+  static void check_types(Inputs in) { refuse_bool(name, in, "To invert a mask use logical_not."); }
   template <class S>
   static S scalar(S x) {
     return -x;
@@ -206,6 +216,7 @@ struct Neg : Pointwise<1> {
 
 struct Abs : Pointwise<1> {
   static constexpr std::string_view name = "abs";
+  static constexpr Twice twice = Twice::nothing;
   template <class S>
   static S scalar(S x) {
     return abs(x);
@@ -217,6 +228,7 @@ struct Abs : Pointwise<1> {
 
 struct Sign : Pointwise<1> {
   static constexpr std::string_view name = "sign";
+  static constexpr Twice twice = Twice::nothing;
   template <class S>
   static S scalar(S x) {
     return select(x > 0.0, S(1.0), select(x < 0.0, S(-1.0), select(x == 0.0, S(0.0), x)));
@@ -259,6 +271,7 @@ struct Rounding : Pointwise<1> {
 };
 struct Floor : Rounding<Floor> {
   static constexpr std::string_view name = "floor";
+  static constexpr Twice twice = Twice::nothing;
   template <class S>
   static S scalar(S x) {
     return floor(x);
@@ -266,6 +279,7 @@ struct Floor : Rounding<Floor> {
 };
 struct Ceil : Rounding<Ceil> {
   static constexpr std::string_view name = "ceil";
+  static constexpr Twice twice = Twice::nothing;
   template <class S>
   static S scalar(S x) {
     return ceil(x);

@@ -1,6 +1,7 @@
 /// Calls of functions of the program, and checks of values: ops that a recording keeps in their place.
 #pragma once
 
+#include "grapnel/ops/argument_check.h"
 #include "grapnel/ops/define.h"
 
 namespace grapnel {
@@ -42,13 +43,6 @@ struct Cond : Call<-1> {
   static Samples samples() { return {}; }
 };
 
-/// What integers refuse.
-enum class Refused : int64_t {
-  floor_divide_by_zero,
-  fmod_by_zero,
-  remainder_by_zero,
-  negative_exponent
-};
 /// Fails where values are refused. It has no results, and a call without results is never dropped.
 struct CheckIntegers : Call<1> {
   static constexpr std::string_view name = "check_integers";

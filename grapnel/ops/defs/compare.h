@@ -2,6 +2,7 @@
 #pragma once
 
 #include "grapnel/functions/functions.h"
+#include "grapnel/ops/argument_check.h"
 #include "grapnel/ops/define.h"
 
 namespace grapnel {
@@ -45,13 +46,22 @@ struct Test : Pointwise<1> {
 GRAPNEL_TEST(IsNan, "isnan", x != x)
 GRAPNEL_TEST(IsInf, "isinf", (x == x) & (x - x != x - x))
 GRAPNEL_TEST(IsFinite, "isfinite", x - x == x - x)
-GRAPNEL_TEST(LogicalNot, "logical_not", x == 0.0)
 #undef GRAPNEL_TEST
+
+struct LogicalNot : Test {
+  static constexpr std::string_view name = "logical_not";
+  static constexpr Twice twice = Twice::undoes;
+  template <class S>
+  static S scalar(S x) {
+    return select(x == 0.0, S(1.0), S(0.0));
+  }
+};
 
 /// Bit by bit, on integers and bools.
 #define GRAPNEL_BITWISE(Def, text, symbol)                                                        \
   struct Def : Pointwise<2> {                                                                     \
     static constexpr std::string_view name = text;                                                \
+    static void check_types(Inputs in) { refuse_floats(name, in); }                               \
     template <class S>                                                                            \
     static S scalar(S a, S b) {                                                                   \
       if constexpr (is_int<S>) return a symbol b;                                                 \
@@ -70,6 +80,7 @@ GRAPNEL_BITWISE(BitwiseXor, "bitwise_xor", ^)
 /// b where the condition holds, c elsewhere.
 struct Where : Pointwise<3> {
   static constexpr std::string_view name = "where";
+  static void check_types(Inputs in) { check_mask(name, *in[0]); }
   static constexpr TypeRule type_rule = TypeRule::select;
   template <class S>
   static S scalar(S condition, S a, S b) {
@@ -88,6 +99,7 @@ struct Where : Pointwise<3> {
 /// x, but the value where the mask holds.
 struct MaskedFill : Pointwise<3> {
   static constexpr std::string_view name = "masked_fill";
+  static void check_types(Inputs in) { check_mask(name, *in[1]); }
   static constexpr TypeRule type_rule = TypeRule::fill;
   template <class S>
   static S scalar(S x, S mask, S value) {

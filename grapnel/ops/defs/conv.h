@@ -27,6 +27,7 @@ struct Conv2d : Call<3> {
   static constexpr std::string_view name = "conv2d";
   using Attrs = ConvAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
+  static ProductForm product(const Attrs&) { return {.operand = 0, .addend = 2, .trailing = 2}; }
   static constexpr SaveMask saves[] = {input(1), input(0), 0};
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
@@ -37,6 +38,7 @@ struct Conv2dBackwardInput : Call<2> {
   static constexpr std::string_view name = "conv2d_backward_input";
   using Attrs = ConvAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
+  static ProductForm product(const Attrs&) { return {.operand = 0}; }
   static constexpr SaveMask saves[] = {input(1), input(0)};
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();

@@ -15,6 +15,7 @@ namespace grapnel {
 /// y[i][j] = x[index[i][j]][j] for dim 0, and so on.
 struct Gather : Call<2> {
   static constexpr std::string_view name = "gather";
+  static constexpr bool refuses_values = true;
   using Attrs = DimAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
   static constexpr SaveMask saves[] = {input(1), 0};
@@ -46,6 +47,7 @@ struct GatherBackward : Call<2> {
 /// positions the last wins.
 struct Scatter : Call<3> {
   static constexpr std::string_view name = "scatter";
+  static constexpr bool refuses_values = true;
   using Attrs = DimAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
   static constexpr SaveMask saves[] = {input(1), 0, input(1)};
@@ -56,6 +58,7 @@ struct Scatter : Call<3> {
 /// The same with += instead of =, in the order of the source.
 struct ScatterAdd : Call<3> {
   static constexpr std::string_view name = "scatter_add";
+  static constexpr bool refuses_values = true;
   using Attrs = DimAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
   static constexpr SaveMask saves[] = {0, 0, input(1)};
@@ -80,6 +83,7 @@ struct IndexAttrs {
 /// Inputs x and positions.
 struct Index : Call<2> {
   static constexpr std::string_view name = "index";
+  static constexpr bool refuses_values = true;
   using Attrs = IndexAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
   static constexpr SaveMask saves[] = {input(1), 0};
@@ -124,6 +128,7 @@ struct IndexPutAttrs {
 };
 struct IndexPut : Call<3> {
   static constexpr std::string_view name = "index_put";
+  static constexpr bool refuses_values = true;
   using Attrs = IndexPutAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
   static constexpr SaveMask saves[] = {input(1), 0, input(1)};
@@ -147,6 +152,7 @@ struct RavelAttrs {
 };
 struct RavelIndex : Call<-1> {
   static constexpr std::string_view name = "ravel_index";
+  static constexpr bool refuses_values = true;
   using Attrs = RavelAttrs;
   static void infer(Inputs in, const Attrs& a, Specs& out);
   static Samples samples();
@@ -176,6 +182,7 @@ struct Nonzero : Call<1> {
 /// A new last dimension with a one at the index and zeros elsewhere.
 struct OneHot : Call<1> {
   static constexpr std::string_view name = "one_hot";
+  static constexpr bool refuses_values = true;
   using Attrs = CountAttrs;  ///< the number of classes
   static void infer(Inputs in, const Attrs& a, Specs& out);
   static Outputs lower(Inputs in, const Attrs& a);

@@ -24,6 +24,7 @@ struct MatMul : Call<2> {
   static constexpr std::string_view name = "matmul";
   using Attrs = ProductAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
+  static ProductForm product(const Attrs&) { return {.operand = 0}; }
   static constexpr SaveMask saves[] = {input(1), input(0)};
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();
@@ -51,6 +52,9 @@ struct Addmm : Call<3> {
   static constexpr std::string_view name = "addmm";
   using Attrs = AddmmAttrs;
   static void infer(Inputs in, const Attrs&, Specs& out);
+  static ProductForm product(const Attrs& a) {
+    return a.scaled ? ProductForm() : ProductForm{.operand = 1, .addend = 0};
+  }
   static constexpr SaveMask saves[] = {0, input(2), input(1)};
   static Grads grad(const Saved& s, const Tensor& g);
   static Samples samples();

@@ -71,7 +71,8 @@ struct Prod : Reduction {
   static Samples samples() { return sample_reductions(); }
 };
 
-/// Where several values are extreme they share the gradient evenly.
+/// Where several values are extreme they share the gradient evenly. A NaN among them wins; where it is
+/// known that there is none, `combine_numbers` does with less (cpu/kernels/reduce_kernel.h).
 struct Extreme : Reduction {
   static constexpr SaveMask saves[] = {input(0) | output()};
   static Grads grad(const Saved& s, const Tensor& g);
@@ -88,6 +89,10 @@ struct Amax : Extreme {
   static S combine(S a, S b) {
     return select((a > b) | (a != a), a, b);
   }
+  template <class S>
+  static S combine_numbers(S a, S b) {
+    return select(a > b, a, b);
+  }
 };
 struct Amin : Extreme {
   static constexpr std::string_view name = "amin";
@@ -99,6 +104,10 @@ struct Amin : Extreme {
   template <class S>
   static S combine(S a, S b) {
     return select((a < b) | (a != a), a, b);
+  }
+  template <class S>
+  static S combine_numbers(S a, S b) {
+    return select(a < b, a, b);
   }
 };
 
@@ -128,5 +137,8 @@ struct All : Reduction {
   }
   static Samples samples() { return sample_reductions(); }
 };
+
+/// Their place in it is their place in the kernel tables.
+using ReductionOps = OpList<Sum, Mean, Prod, Amax, Amin, Any, All>;
 
 }  // namespace grapnel

@@ -116,7 +116,7 @@ struct PartBackward : Call<1> {
     out.push_back({a.sizes, in[0]->dtype()});
   }
   static Outputs lower(Inputs in, const Attrs& a) {
-    const Tensor whole = zeros(a.sizes, in[0]->dtype());
+    const Tensor whole = zeros(a.sizes, in[0]->options());
     apply<V>(a.view, whole).copy_(*in[0]);
     return {whole};
   }

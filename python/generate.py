@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""Writes the bindings of all functions and methods of tensors, read from the public headers.
+
+    generate.py COMPILER SOURCE_ROOT OUTPUT_FOLDER
+
+The compiler expands the lists of ops, so what is declared in functions.h, factories.h and tensor.h is what Python gets: names, arguments,
+defaults and the sentence above a declaration. A new op needs nothing here. What cannot be said in Python, or is said by hand, stands in SKIPPED;
+any other declaration that this script does not understand is an error.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+HEADERS = {"functions": "grapnel/functions/functions.h", "factories": "grapnel/functions/factories.h", "methods": "grapnel/tensor/tensor.h"}
+UNITS = 4  # sources that the bindings are spread over, so that they compile side by side
+
+# Written by hand in src/, because Python says it in another way, or not offered, because Python has no use for it.
+SKIPPED = {
+    "functions": {"equal"},
+    "factories": {"tensor", "from_blob"},
+    "methods": {
+        "defined", "dim", "size", "stride", "numel", "shape", "sizes", "strides", "storage_offset", "dtype", "scalar_type", "device", "options", "ndimension",
+        "is_same", "is_alias_of", "_version", "use_count", "reset", "data_ptr", "const_data_ptr", "accessor", "item", "equal", "str", "index",
+        "index_put_", "requires_grad", "set_requires_grad", "requires_grad_", "grad_fn", "output_nr", "grad", "mutable_grad", "set_grad",
+        "reset_grad", "zero_grad", "backward", "data", "tensor_data", "set_data", "_base", "name", "set_name", "register_hook", "is_leaf",
+        "register_post_accumulate_grad_hook", "remove_hook", "impl", "impl_ptr", "handle", "toType", "element_size", "itemsize", "nbytes",
+        "mT", "is_view", "is_inference", "undefined", "retain_grad", "retains_grad", "to", "cpu",
+    },
+}
+# C++ type -> type of the caster in src/casters.h.
+TYPES = {
+    "const Tensor&": "const Tensor&", "Tensor": "const Tensor&", "const Scalar&": "const Scalar&", "int64_t": "int64_t", "bool": "bool", "double": "double",
+    "uint64_t": "uint64_t", "IntArrayRef": "const Ints&", "TensorList": "const Tensors&", "DType": "DTypeArg", "std::string_view": "std::string_view",
+    "std::optional<DType>": "std::optional<DTypeArg>", "const std::optional<Scalar>&": "const std::optional<Scalar>&",
+    "std::optional<int64_t>": "std::optional<int64_t>", "std::optional<double>": "std::optional<double>", "Reduce": "Reduction",
+    "std::optional<Generator>": "std::optional<Generator>",
+}
+RETURNS = {"Tensor", "Tensor&", "bool", "std::vector<Tensor>", "TensorPair", "std::tuple<Tensor, Tensor>", "int64_t"}
+# Python's names for arguments, by function where they differ.
+ARGUMENTS = {"dims": "dim", "sizes": "size", "x": "input", "a": "input", "b": "other"}
+BY_FUNCTION = {
+    ("permute", "dims"): "dims", ("flip", "dims"): "dims", ("mm", "b"): "mat2", ("bmm", "b"): "mat2", ("mv", "vector"): "vec",
+    ("addmm", "a"): "mat1", ("addmm", "b"): "mat2", ("addcmul", "a"): "tensor1", ("addcmul", "b"): "tensor2", ("addcdiv", "a"): "tensor1",
+    ("addcdiv", "b"): "tensor2", ("where", "b"): "other", ("linear", "x"): "input", ("lerp", "start"): "input", ("one_hot", "indices"): "input",
+    ("nll_loss", "log_probs"): "input", ("cross_entropy", "logits"): "input", ("binary_cross_entropy_with_logits", "logits"): "input",
+    ("embedding", "indices"): "input", ("scatter", "source"): "src", ("scatter_", "source"): "src", ("scatter_add", "source"): "src",
+    ("scatter_add_", "source"): "src", ("index_add", "source"): "source", ("copy_", "source"): "src", ("roll", "shift"): "shifts",
+    ("repeat", "repeats"): "repeats", ("split", "split_size"): "split_size", ("unflatten", "sizes"): "sizes", ("exponential_", "lambda"): "lambd",
+}
+# Lists of integers that may also be written one by one: x.view(2, 3).
+SPREAD = {"view", "reshape", "permute", "expand", "repeat", "flip", "empty", "zeros", "ones", "rand", "randn", "tile"}
+# Work that is worth letting other threads run, from fewer elements on.
+HEAVY = {"matmul", "mm", "bmm", "mv", "addmm", "linear", "einsum", "conv1d", "conv2d", "scaled_dot_product_attention"}
+
+
+class Problem(Exception):
+    pass
+
+
+def expanded(compiler, root, header):
+    """The lines of one header after the preprocessor, comments kept."""
+    text = subprocess.run([compiler, "-std=c++20", "-E", "-CC", "-I", root, "-x", "c++", f"{root}/{header}"],
+                          check=True, capture_output=True, text=True).stdout
+    lines, own = [], False
+    for line in text.splitlines():
+        if marker := re.match(r'# \d+ "([^"]*)"', line):
+            own = marker[1].endswith(header)
+        elif own:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def split_top(text, separator=","):
+    """Splits at separators outside of all brackets."""
+    parts, depth, start = [], 0, 0
+    for i, c in enumerate(text):
+        depth += c in "<({["
+        depth -= c in ">)}]"
+        if c == separator and depth == 0:
+            parts.append(text[start:i].strip())
+            start = i + 1
+    last = text[start:].strip()
+    return parts + [last] if last else parts
+
+
+def without_bodies(text):
+    """Functions that are defined where they are declared become declarations."""
+    out, depth, start = [], 0, 0
+    for i, c in enumerate(text):
+        if c == "{":
+            # An initialiser stays: it is behind a = or inside of brackets.
+            before = text[:i].rstrip()
+            if depth == 0 and (before.endswith((")", "const", "noexcept"))):
+                out.append(text[start:i] + ";")
+                depth = 1
+            elif depth:
+                depth += 1
+        elif c == "}" and depth:
+            depth -= 1
+            if depth == 0:
+                start = i + 1
+    return "".join(out) + text[start:]
+
+
+DECLARATION = re.compile(r"^(?P<result>[\w:<>, ]+?[&]?)\s+(?P<name>\w+)\((?P<arguments>.*)\)\s*(?:const)?(?:\s*noexcept)?$", re.S)
+
+
+def declarations(text):
+    """(comment, result, name, arguments) of each function; comments are carried on to overloads that stand below."""
+    comment, fresh = "", False
+    pending = ""
+    for line in text.splitlines():
+        stripped = line.strip()
+        if stripped.startswith("///"):
+            comment = (comment + " " if fresh else "") + stripped[3:].strip()
+            fresh = True
+            continue
+        if stripped.startswith(("//", "public:", "private:")) or not stripped:
+            if not stripped or stripped.startswith("// ---"):
+                comment, fresh = "", False
+            continue
+        pending += " " + stripped
+        while ";" in pending:
+            statement, pending = pending.split(";", 1)
+            statement = re.sub(r"\s+", " ", statement).strip()
+            if match := DECLARATION.match(statement):
+                yield comment, match["result"].strip(), match["name"], match["arguments"]
+            fresh = False
+
+
+class Argument:
+    def __init__(self, text, function, is_method):
+        text, _, default = (part.strip() for part in text.partition("="))
+        match = re.match(r"^(.*[\s&>])(\w+)$", text)
+        if not match:
+            raise Problem(f"argument '{text}'")
+        self.type, self.cpp = match[1].strip(), match[2]
+        self.name = BY_FUNCTION.get((function, self.cpp)) or ARGUMENTS.get(self.cpp, self.cpp)
+        if self.name == "input" and is_method:
+            self.name = self.cpp
+        self.default = default or None
+        self.is_options = "TensorOptions" in self.type
+        if not self.is_options and self.type not in TYPES:
+            raise Problem(f"type '{self.type}'")
+        self.caster = None if self.is_options else TYPES[self.type]
+        if self.caster == "const Tensor&" and self.default == "{}":
+            self.caster = "const MaybeTensor&"
+        if self.type == "IntArrayRef" and self.name == "dim":
+            self.caster = "const Dims&"
+
+    def declared(self):
+        if self.is_options:
+            return "std::optional<DTypeArg> dtype, std::optional<DeviceArg> device, bool requires_grad"
+        return f"{self.caster} {self.name}"
+
+    def passed(self):
+        return "options_of(dtype, device, requires_grad)" if self.is_options else f"given({self.name})"
+
+    def annotated(self):
+        if self.is_options:
+            return 'nb::kw_only(), "dtype"_a = nb::none(), "device"_a = nb::none(), "requires_grad"_a = false'
+        text = f'"{self.name}"_a'
+        if self.default is None:
+            return text
+        if self.default in ("{}", "std::nullopt"):
+            value = "nb::make_tuple()" if self.type == "IntArrayRef" else "nb::none()"
+            if self.caster == "const Dims&":
+                value = "nb::none()"
+        elif self.default.startswith("{"):
+            value = self.default[1:-1]
+        elif "Reduce::" in self.default:
+            value = f'"{self.default.split("::")[1]}"'
+        elif self.type == "const Scalar&":
+            value = f"Scalar({self.default})"
+        else:
+            value = self.default
+        return f"{text} = {value}"
+
+
+def binding(kind, comment, result, name, arguments_text):
+    """The source of one overload (two if its sizes may be written one by one)."""
+    method = kind == "methods"
+    if result not in RETURNS:
+        raise Problem(f"result '{result}'")
+    arguments = [Argument(a, name, method) for a in split_top(arguments_text)]
+    tensors = (["self"] if method else []) + [a.name for a in arguments if a.caster in ("const Tensor&", "const Tensors&")]
+    work = f"{'heavy' if name in HEAVY else 'work'}({', '.join(tensors)})"
+    call = f"self.{name}" if method else f"grapnel::{name}"
+    python = {"str": "__str__"}.get(name, name)
+    target = f'on_tensor("{python}", ' if method else f'm.def("{python}", '
+    doc = ', "' + comment.replace("\\", "\\\\").replace('"', '\\"') + '"' if comment else ""
+
+    def emit(declared, passed, annotated):
+        self_arg = ["const Tensor& self"] if method else []
+        body = f"return run({work}, [&]() -> decltype(auto) {{ return {call}({', '.join(passed)}); }});"
+        parts = [f"[]({', '.join(self_arg + declared)}) {{ {body} }}"] + annotated
+        return f"  {target}{', '.join(parts)}{doc});\n"
+
+    plain = emit([a.declared() for a in arguments], [a.passed() for a in arguments], [a.annotated() for a in arguments])
+    if name in SPREAD and arguments and arguments[0].type == "IntArrayRef" and all(a.is_options for a in arguments[1:]):
+        rest = arguments[1:]
+        annotated = [a.annotated().replace("nb::kw_only(), ", "") for a in rest]
+        plain += emit([f"nb::args {arguments[0].name}"] + [a.declared() for a in rest], [f"Spread({arguments[0].name}).ints()"] + [a.passed() for a in rest],
+                      [f'"{arguments[0].name}"_a'] + annotated)
+    return plain
+
+
+def bindings(compiler, root):
+    out = []
+    for kind, header in HEADERS.items():
+        text = expanded(compiler, root, header)
+        if kind == "methods":
+            text = re.search(r"class Tensor \{(.*?)\n\s*private:", text, re.S)[1]
+        else:
+            text = re.search(r"namespace grapnel \{(.*)\}\s*// namespace grapnel", text, re.S)[1]
+        seen = set()
+        for comment, result, name, arguments in declarations(without_bodies(text)):
+            if name in SKIPPED[kind] or name.startswith("operator") or "std::initializer_list" in arguments or result.startswith(("template", "explicit", "return", "using")):
+                continue
+            try:
+                source = binding(kind, comment, result, name, arguments)
+            except Problem as problem:
+                raise SystemExit(f"{header}: {name}({arguments}): no way to bind {problem}. Add it to generate.py.") from None
+            if source not in seen:
+                seen.add(source)
+                out.append((kind, name, source))
+    return out
+
+
+def main():
+    compiler, root, folder = sys.argv[1:]
+    groups = {}
+    for kind, name, source in bindings(compiler, root):
+        groups.setdefault((kind == "methods", name), []).append(source)  # overloads stay together, in their order
+    units = [[] for _ in range(UNITS)]
+    for i, sources in enumerate(groups.values()):
+        units[i % UNITS].extend(sources)
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, unit in enumerate(units):
+        text = ("// Made by python/generate.py from the public headers.\n#include \"python/src/bind.h\"\n\nnamespace grapnel::python {\n\n"
+                f"void bind_ops_{i}(nb::module_& m) {{\n{''.join(unit)}}}\n\n}}  // namespace grapnel::python\n")
+        path = folder / f"ops_{i}.cpp"
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""One test file in a process of its own: says on a pipe which test begins, and how each one ended."""
+import functools
+import importlib.util
+import json
+import os
+import sys
+import time
+import traceback
+import unittest
+import unittest.mock  # noqa: F401  (files find it through torch)
+from pathlib import Path
+
+from grapnel import compat
+from grapnel.compat import _missing
+
+_MISSING_FROM = {"Tensor": "torch.Tensor", "RemovableHandle": "torch.utils.hooks.RemovableHandle", "Node": "torch.autograd.graph.Node",
+                 "GraphModule": "torch.fx.GraphModule"}
+
+
+def not_offered(error):
+    """The name of PyTorch's whose absence an exception tells of, or None."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, _missing.NotOffered):
+            return str(error)
+        if isinstance(error, AttributeError) and error.name:
+            for cls in type(error.obj).__mro__:
+                if cls.__module__.startswith("grapnel") or cls.__name__ in _MISSING_FROM:
+                    known = _MISSING_FROM.get(cls.__name__)
+                    return f"{known or 'torch.nn.' + cls.__name__}.{error.name}"
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def reason_of(error):
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"[:300]
+
+
+class Result(unittest.TestResult):
+    """Sends one line when a test begins and one when it has ended."""
+
+    def __init__(self, send, texts):
+        super().__init__()
+        self.send, self.texts = send, texts
+        self.outcome, self.ended = None, set()
+        self.class_error = None
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.outcome, self.began = None, time.perf_counter()
+        self.texts.met.clear()
+        self.send(begin=name_of(test))
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        if self.outcome is None:
+            self.outcome = ("text" if self.texts.met else "pass", "")
+        self.ended.add(name_of(test))
+        kind, detail, *more = self.outcome
+        self.send(end=name_of(test), kind=kind, detail=detail, trace="".join(more), seconds=time.perf_counter() - self.began,
+                  text=[text for _, text in self.texts.met])
+
+    def worse(self, kind, error):
+        """A failure after another one (in tearDown, in a later subtest) does not hide the first."""
+        if self.outcome is None or self.outcome[0] == "skip":
+            missing = not_offered(error)
+            trace = "".join(traceback.format_exception(error))
+            self.outcome = ("not offered", missing, trace) if missing else (kind, reason_of(error), trace)
+
+    def addError(self, test, err):
+        if isinstance(test, unittest.TestCase):
+            self.worse("error", err[1])
+        else:  # setUpClass
+            self.class_error = err[1]
+
+    def addFailure(self, test, err):
+        self.worse("failure", err[1])
+
+    def addSubTest(self, test, subtest, err):
+        if err is not None:
+            self.worse("failure" if issubclass(err[0], test.failureException) else "error", err[1])
+
+    def addSkip(self, test, reason):
+        if self.outcome is None:
+            self.outcome = ("skip", reason)
+
+    def addExpectedFailure(self, test, err):
+        missing = not_offered(err[1])
+        if missing:
+            self.outcome = ("not offered", missing)
+
+    def addUnexpectedSuccess(self, test):
+        self.outcome = ("failure", "passes although the test says that it fails")
+
+
+def name_of(test):
+    return f"{type(test).__name__}.{test._testMethodName}"
+
+
+def tests_in(suite):
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from tests_in(test)
+        else:
+            yield test
+
+
+def load(path):
+    """The file as a module; what it does while it is imported may use names that are not there."""
+    sys.path.insert(0, str(Path(path).parent))
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    file = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = file
+    with _missing.lenient():
+        spec.loader.exec_module(file)
+        return list(tests_in(unittest.TestLoader().loadTestsFromModule(file)))
+
+
+def with_compiled_backward(test):
+    import grapnel
+
+    plain = getattr(test, test._testMethodName)
+
+    @functools.wraps(plain)
+    def run(*args, **kwargs):
+        with grapnel.CompiledBackward():
+            return plain(*args, **kwargs)
+
+    setattr(test, test._testMethodName, run)
+
+
+def main(task, send):
+    compat.install()
+    from grapnel.compat.torch._testing import Texts
+
+    Texts.allowed = frozenset(task["texts"])
+    try:
+        tests = load(task["file"])
+    except BaseException as error:  # noqa: BLE001  (whatever a file does, the runner goes on)
+        send(broken=not_offered(error) or reason_of(error), trace="".join(traceback.format_exception(error)))
+        return
+    if task["only"]:
+        tests = [t for t in tests if task["only"] in name_of(t)]
+    send(tests=[name_of(t) for t in tests])
+    classes = {}
+    for test in tests:
+        if name_of(test) not in task["done"]:
+            classes.setdefault(type(test), []).append(test)
+    for cls, members in classes.items():
+        result = Result(send, Texts)
+        if marked := getattr(cls, "_not_offered", None):
+            result.class_error = _missing.NotOffered(marked)
+        else:
+            if task["backward"] == "compiled":
+                for test in members:
+                    with_compiled_backward(test)
+            unittest.TestSuite(list(members)).run(result)
+        if result.class_error is not None:
+            missing = not_offered(result.class_error)
+            for test in members:
+                if name_of(test) not in result.ended:
+                    send(end=name_of(test), kind="not offered" if missing else "error", detail=missing or reason_of(result.class_error), trace="",
+                         seconds=0.0, text=[])
+    send(ignored=_missing.ignored())
+
+
+if __name__ == "__main__":
+    pipe = os.fdopen(int(sys.argv[1]), "w", buffering=1)
+    main(json.loads(sys.argv[2]), lambda **what: print(json.dumps(what), file=pipe, flush=True))
+    pipe.flush()

@@ -1,0 +1,2 @@
+"""Handles of hooks."""
+from grapnel._core import RemovableHandle  # noqa: F401

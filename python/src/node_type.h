@@ -1,0 +1,25 @@
+/// The Python type of nodes of the backward graph.
+#pragma once
+
+#include <Python.h>
+#include <nanobind/nanobind.h>
+
+#include "grapnel/autograd/node.h"
+
+namespace grapnel::python {
+
+/// A new reference to the object of a node; None for a null one.
+PyObject* wrap_node(const NodePtr& node);
+/// The node behind an object; a TypeError for anything else.
+const NodePtr& node_of(nanobind::handle object);
+PyTypeObject* node_type();
+
+/// Adds a method to the type of nodes.
+template <class F, class... Extra>
+void on_node(const char* name, F&& f, const Extra&... extra) {
+  nanobind::cpp_function_def(std::forward<F>(f),
+                             nanobind::scope(reinterpret_cast<PyObject*>(node_type())),
+                             nanobind::name(name), nanobind::is_method(), extra...);
+}
+
+}  // namespace grapnel::python

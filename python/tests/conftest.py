@@ -1,0 +1,29 @@
+"""Fixtures of all tests."""
+import contextlib
+
+import pytest
+
+import grapnel as g
+
+# What hooks do is the same in eager mode, in a compiled function, with compiled backward passes, and with both.
+MODES = ["eager", "captured", "compiled_backward", "both"]
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "eager_only(why): the test is about what other modes do not have")
+
+
+def pytest_generate_tests(metafunc):
+    if metafunc.module.__name__ == "test_eager_hooks":
+        metafunc.fixturenames.append("mode")
+        metafunc.parametrize("mode", ["eager"] if metafunc.definition.get_closest_marker("eager_only") else MODES)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Runs the test in its mode."""
+    mode = pyfuncitem.callspec.params.get("mode", "eager") if hasattr(pyfuncitem, "callspec") else "eager"
+    if mode in ("captured", "both"):
+        pyfuncitem.obj = g.compile(pyfuncitem.obj)
+    with g.CompiledBackward() if mode in ("compiled_backward", "both") else contextlib.nullcontext():
+        yield

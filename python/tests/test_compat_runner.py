@@ -1,0 +1,232 @@
+"""python -m grapnel.compat.run: how tests of PyTorch's end, and what is expected of them."""
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from grapnel.compat import run
+
+
+def file_of(folder, text, name="test_some.py"):
+    path = folder / name
+    path.write_text(textwrap.dedent(text))
+    return str(path)
+
+
+HEAD = """
+import unittest
+import torch
+from torch.testing._internal.common_utils import TestCase, parametrize, instantiate_parametrized_tests
+"""
+
+
+def outcomes(folder, body, expectation=None, **options):
+    text = HEAD + textwrap.dedent(body)
+    found, _ = run.run_file(file_of(folder, text), expectation or run.Expectation(), **options)
+    return {o.name.partition(".")[2]: str(o) for o in found}
+
+
+def expecting(folder, text):
+    return run.Expectation(file_of(folder, text, "expected.toml"))
+
+
+def test_a_test_passes_fails_or_skips_itself(tmp_path):
+    got = outcomes(tmp_path, """
+        class T(TestCase):
+            def test_a(self):
+                self.assertEqual(torch.ones(2) + 1, torch.tensor([2.0, 2.0]))
+            def test_b(self):
+                self.assertEqual(torch.ones(2), torch.zeros(2))
+            def test_c(self):
+                self.skipTest("no such device")
+            def test_d(self):
+                raise KeyError("x")
+    """)
+    assert got["test_a"] == "pass"
+    assert re.match(r"FAIL \(AssertionError: 2 of 2 elements differ", got["test_b"])
+    assert got["test_c"] == "skipped (no such device)"
+    assert got["test_d"] == "FAIL (KeyError: 'x')"
+
+
+def test_a_name_that_is_not_there_ends_only_the_tests_that_use_it(tmp_path):
+    got = outcomes(tmp_path, """
+        from torch._some.where import decorator, Thing
+        from torch.testing._internal.nowhere import OtherTestCase
+
+        GPU = torch._some.where.has_gpu()
+
+        class T(TestCase):
+            def test_a(self):
+                self.assertEqual(1, 1)
+            @decorator
+            def test_b(self):
+                pass
+            @decorator("why", flag=True)
+            def test_c(self):
+                pass
+            def test_d(self):
+                try:
+                    Thing(3)
+                except Exception:
+                    pass
+            def test_e(self):
+                torch.ones(2).some_method_of_tomorrow()
+            @unittest.skipIf(not GPU, "needs a GPU")
+            def test_f(self):
+                pass
+
+        class U(OtherTestCase):
+            def test_g(self):
+                pass
+
+        @decorator
+        class V(TestCase):
+            def test_h(self):
+                pass
+    """)
+    assert got == {
+        "test_a": "pass", "test_b": "not offered (torch._some.where.decorator)", "test_c": "not offered (torch._some.where.decorator)",
+        "test_d": "not offered (torch._some.where.Thing)", "test_e": "not offered (torch.Tensor.some_method_of_tomorrow)",
+        "test_f": "skipped (needs a GPU)", "test_g": "not offered (torch.testing._internal.nowhere.OtherTestCase)",
+        "test_h": "not offered (torch._some.where.decorator)"}
+
+
+def test_a_test_that_hangs_or_kills_its_process_ends_alone(tmp_path):
+    got = outcomes(tmp_path, """
+        import os, time
+        class T(TestCase):
+            def test_a(self):
+                time.sleep(60)
+            def test_b(self):
+                os.kill(os.getpid(), 11)
+            def test_c(self):
+                self.assertTrue(True)
+    """, seconds=2)
+    assert got == {"test_a": "TIMEOUT (2 s)", "test_b": "FAIL (its process ended with -11)", "test_c": "pass"}
+
+
+def test_a_file_that_cannot_be_imported_is_one_failure(tmp_path):
+    found, _ = run.run_file(file_of(tmp_path, "import no_such_module_at_all\n"), run.Expectation())
+    assert [str(o) for o in found] == ["FAIL (cannot be imported: ModuleNotFoundError: No module named 'no_such_module_at_all')"]
+
+
+def test_tests_that_fail_before_they_begin_are_told(tmp_path):
+    got = outcomes(tmp_path, """
+        class T(TestCase):
+            @classmethod
+            def setUpClass(cls):
+                raise ValueError("no")
+            def test_a(self):
+                pass
+    """)
+    assert got == {"test_a": "FAIL (ValueError: no)"}
+
+
+BOTH = """
+    class T(TestCase):
+        def test_limit(self):
+            self.assertEqual(1, 2)
+        def test_text(self):
+            self.assertExpectedInline("ours", "theirs")
+        def test_plain(self):
+            pass
+"""
+
+
+def test_what_differs_and_texts_are_named_in_the_expectation_file(tmp_path):
+    expectation = expecting(tmp_path, """
+        [text]
+        tests = ["T.test_text"]
+        [differs]
+        "T.test_limit" = "PyTorch breaks here"
+    """)
+    got = outcomes(tmp_path, BOTH, expectation)
+    assert got == {"test_limit": "differs (PyTorch breaks here)", "test_text": "pass, text not compared", "test_plain": "pass"}
+
+
+def test_texts_are_compared_unless_the_file_names_the_test(tmp_path):
+    got = outcomes(tmp_path, BOTH)
+    assert got["test_text"].startswith("FAIL (AssertionError") and got["test_limit"].startswith("FAIL")
+
+
+def test_only_a_failed_assertion_differs(tmp_path):
+    expectation = expecting(tmp_path, '[differs]\n"T.test_a" = "a limit"\n')
+    got = outcomes(tmp_path, """
+        class T(TestCase):
+            def test_a(self):
+                raise RuntimeError("something else")
+    """, expectation)
+    assert got == {"test_a": "FAIL (RuntimeError: something else)"}
+
+
+@pytest.mark.parametrize("expected, status", [
+    ('[text]\ntests = ["T.test_text"]\n[differs]\n"T.test_limit" = "r"\n', 0),
+    ('[text]\ntests = ["T.test_text"]\n', 1),
+    ('[text]\ntests = ["T.test_text"]\n[differs]\n"T.test_limit" = "r"\n"T.test_plain" = "r"\n', 1),  # passes unexpectedly
+    ('[text]\ntests = ["T.test_text"]\n[differs]\n"T.test_limit" = "r"\n"T.test_gone" = "r"\n', 1)])
+def test_the_status_says_whether_all_is_as_expected(tmp_path, expected, status, capsys):
+    file = file_of(tmp_path, HEAD + textwrap.dedent(BOTH))
+    assert run.main(["--expect", file_of(tmp_path, expected, "e.toml"), file]) == status
+
+
+def test_without_expectations_only_failures_count(tmp_path, capsys):
+    file = file_of(tmp_path, HEAD + "class T(TestCase):\n    def test_a(self):\n        torch.nowhere.f()\n    def test_b(self):\n        torch.nowhere.f()\n")
+    assert run.main([file]) == 0
+    out = capsys.readouterr().out
+    assert "2 tests: 2 not offered" in out and re.search(r"\n +2  torch\.nowhere\.f\n", out)
+
+
+def test_the_command_runs(tmp_path):
+    file = file_of(tmp_path, HEAD + "class T(TestCase):\n    def test_a(self):\n        print('noise')\n")
+    done = subprocess.run([sys.executable, "-m", "grapnel.compat.run", file], capture_output=True, text=True)
+    assert done.returncode == 0 and "T.test_a: pass" in done.stdout and "noise" not in done.stdout
+
+
+def test_tests_for_every_device_run_on_the_cpu(tmp_path):
+    got = outcomes(tmp_path, """
+        from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests, onlyCUDA
+        class T(TestCase):
+            @dtypes(torch.float32, torch.float64)
+            def test_a(self, device, dtype):
+                self.assertEqual(torch.ones(1, device=device, dtype=dtype).dtype, dtype)
+            @onlyCUDA
+            def test_b(self, device):
+                pass
+            @parametrize("flag", (True, False))
+            def test_c(self, device, flag):
+                self.assertEqual(device, "cpu")
+        instantiate_device_type_tests(T, globals())
+    """)
+    assert got == {"test_a_cpu_float32": "pass", "test_a_cpu_float64": "pass", "test_b_cpu": "skipped (needs a GPU)",
+                   "test_c_cpu_flag_True": "pass", "test_c_cpu_flag_False": "pass"}
+
+
+def test_a_class_whose_base_is_not_offered_ends_the_test_that_uses_it(tmp_path):
+    got = outcomes(tmp_path, """
+        class Outside(torch.tomorrow.Function):
+            pass
+        class T(TestCase):
+            def test_a(self):
+                Outside.apply(torch.ones(1))
+            def test_b(self):
+                class Inside(torch.tomorrow.Function):
+                    pass
+    """)
+    assert set(got.values()) == {"not offered (torch.tomorrow.Function)"}
+
+
+def test_parametrised_tests_become_one_each(tmp_path):
+    got = outcomes(tmp_path, """
+        class T(TestCase):
+            @parametrize("flag", (True, False))
+            def test_a(self, flag):
+                self.assertTrue(flag)
+            @parametrize("x, y", [(1, 1), (2, 2)])
+            def test_b(self, x, y):
+                self.assertEqual(x, y)
+        instantiate_parametrized_tests(T)
+    """)
+    assert got["test_a_flag_True"] == "pass" and got["test_a_flag_False"].startswith("FAIL")
+    assert [got["test_b_x_1_y_1"], got["test_b_x_2_y_2"]] == ["pass", "pass"] and len(got) == 4

@@ -1,0 +1,64 @@
+#include "tests/mock_device/arena.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <bit>
+
+#include "grapnel/base/error.h"
+
+namespace grapnel::mock {
+
+namespace {
+
+constexpr size_t kBytes = size_t{8} << 30;  // of which nothing is there before it is touched
+constexpr size_t kRests = 64;               // blocks of one size that wait to be used again
+
+size_t rounded(size_t bytes) { return std::bit_ceil(bytes < 64 ? size_t{64} : bytes); }
+
+char* map(int file, int access) {
+  void* const at = mmap(nullptr, kBytes, access, MAP_SHARED | MAP_NORESERVE, file, 0);
+  check(at != MAP_FAILED, "mock device: memory cannot be mapped.");
+  return static_cast<char*>(at);
+}
+
+}  // namespace
+
+Arena::Arena() {
+  const int file = memfd_create("mock_device", MFD_CLOEXEC);
+  check(file >= 0 && ftruncate(file, kBytes) == 0, "mock device: there is no memory file.");
+  begin_ = map(file, PROT_NONE);
+  distance_ = map(file, PROT_READ | PROT_WRITE) - begin_;
+  close(file);
+}
+
+void* Arena::take(size_t bytes) {
+  const size_t size = rounded(bytes);
+  const std::lock_guard lock(mutex_);
+  std::deque<void*>& freed = freed_[size];
+  void* address = nullptr;
+  if (freed.size() > kRests || (!freed.empty() && used_ + size > kBytes)) {
+    address = freed.front();
+    freed.pop_front();
+  } else {
+    check(used_ + size <= kBytes, "mock device: out of memory: ", bytes, " bytes were asked for.");
+    address = begin_ + used_;
+    used_ += size;
+  }
+  in_use_ += size;
+  return address;
+}
+
+void Arena::give_back(void* address, size_t bytes) {
+  const size_t size = rounded(bytes);
+  const std::lock_guard lock(mutex_);
+  freed_[size].push_back(address);
+  in_use_ -= size;
+}
+
+uint64_t Arena::in_use() {
+  const std::lock_guard lock(mutex_);
+  return in_use_;
+}
+
+}  // namespace grapnel::mock
