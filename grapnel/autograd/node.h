@@ -76,6 +76,8 @@ class Node {
   /// Gradients of the outputs in, gradients of the inputs out, one per edge. Undefined stands for
   /// zero.
   virtual Grads apply(Grads grads) = 0;
+  /// The same for a pass, which still needs the list afterwards: nodes that only read it need no copy.
+  virtual Grads apply_to(const Grads& grads) { return apply(grads); }
   /// Drops what was saved for the gradient; running the node again is then an error.
   virtual void release_saved() {}
   /// Whether the formula is the user's; its exceptions pass through untouched.
@@ -129,7 +131,7 @@ class Node {
   /// The same, and null where there are no hooks of these kinds. See hook_table.h.
   template <std::same_as<HookKind>... Kinds>
     requires(sizeof...(Kinds) > 0)
-  const HookTable* hooks(Kinds... kinds) const;
+  [[gnu::always_inline]] inline const HookTable* hooks(Kinds... kinds) const;
   const std::shared_ptr<HookTable>& make_hooks() {
     return accumulate_ ? leaf_hooks()->make() : hooks_.make();
   }

@@ -52,7 +52,7 @@ Tensor OpNode::load(int bit) const {
   return slices_ && bit >= kFirstOutputBit && t.requires_grad() ? slices_->as_output_view(t) : t;
 }
 
-Grads OpNode::apply(Grads grads) {
+Grads OpNode::apply_to(const Grads& grads) {
   bool any = false;
   for (const Tensor& g : grads) any |= g.defined();
   if (!any) return Grads(next_edges().size());

@@ -20,7 +20,8 @@ class OpNode final : public Node, private Saved {
   ~OpNode() override;
 
   std::string name() const override { return std::string(op_.name); }
-  Grads apply(Grads grads) override;
+  Grads apply(Grads grads) override { return apply_to(grads); }
+  Grads apply_to(const Grads& grads) override;
   void release_saved() override;
   const Op& op() const { return op_; }
   const void* attrs() const { return attrs_; }

@@ -7,6 +7,7 @@
 #include "grapnel/cpu/dense.h"
 #include "grapnel/cpu/run.h"
 #include "grapnel/ops/list.h"
+#include "grapnel/tensor/device_memory.h"
 
 namespace grapnel {
 
@@ -58,15 +59,13 @@ class CpuEvaluator final : public Evaluator {
 
 constinit CpuEvaluator the_cpu;
 
-}  // namespace
-
-namespace {
 DeviceTable<Evaluator> on_devices;
+
 }  // namespace
 
-Evaluator& evaluator_of(Device device) {
-  return device.is_cpu() ? static_cast<Evaluator&>(the_cpu) : on_devices[device];
-}
+constinit Evaluator& cpu_evaluator = the_cpu;
+
+Evaluator& device_evaluator(Device device) { return on_devices[device]; }
 void provide(Device device, Evaluator* evaluator) { on_devices.set(device, evaluator); }
 
 }  // namespace grapnel

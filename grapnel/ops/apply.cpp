@@ -190,7 +190,7 @@ Tensor& apply_inplace(const Op& op, Inputs inputs, const void* attrs) {
   check(specs[0].sizes == self.shape(), op.name, "_: the result has shape ", specs[0].sizes,
         " but the tensor to write has shape ", self.shape(),
         ".\nThe other operands must broadcast to it, not beyond it.");
-  check(can_cast(specs[0].dtype, self.dtype()), op.name, "_: a result of type ", specs[0].dtype,
+  check(specs[0].dtype == self.dtype() || can_cast(specs[0].dtype, self.dtype()), op.name, "_: a result of type ", specs[0].dtype,
         " cannot be written into a tensor of type ", self.dtype(), ".");
 
   // The write goes through all that share memory with self. What the gradients need of them is kept

@@ -34,8 +34,14 @@ class Evaluator {
   ~Evaluator() = default;
 };
 
+/// That of the CPU, which is there before main; defined in cpu/.
+extern Evaluator& cpu_evaluator;
+/// That of a device which is not the CPU. Fails, saying what is missing, if there is none.
+Evaluator& device_evaluator(Device device);
 /// That of a device, for what must be computed now.
-Evaluator& evaluator_of(Device device);
+inline Evaluator& evaluator_of(Device device) {
+  return device.is_cpu() ? cpu_evaluator : device_evaluator(device);
+}
 /// The device brings its own; see tensor/device_memory.h.
 void provide(Device device, Evaluator* evaluator);
 

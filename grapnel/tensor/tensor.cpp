@@ -22,7 +22,9 @@ IntrusivePtr<TensorImpl> TensorImpl::create(StoragePtr storage, DType dtype, con
   return IntrusivePtr<TensorImpl>::adopt(t);
 }
 
-IntrusivePtr<TensorImpl> TensorImpl::lazy(const Shape& sizes, DType dtype, Device device) {
+/// Contiguous, over a storage that `make` makes.
+[[gnu::always_inline]] inline IntrusivePtr<TensorImpl> TensorImpl::over(
+    StoragePtr (*make)(size_t, Device), const Shape& sizes, DType dtype, Device device) {
   int64_t n = 1, bytes = 0;
   bool odd = false;
   for (int64_t size : sizes) odd |= size <= 0 || __builtin_mul_overflow(n, size, &n);
@@ -30,7 +32,7 @@ IntrusivePtr<TensorImpl> TensorImpl::lazy(const Shape& sizes, DType dtype, Devic
     n = checked_numel(sizes, "empty");  // nothing to store, or it says what is wrong
   check(!__builtin_mul_overflow(n, static_cast<int64_t>(element_size(dtype)), &bytes),
         "empty: ", sizes, " of ", dtype, " does not fit in memory.");
-  StoragePtr storage = Storage::create_lazy(static_cast<size_t>(bytes), device);
+  StoragePtr storage = make(static_cast<size_t>(bytes), device);
   auto* t = new (base::pool_allocate(sizeof(TensorImpl))) TensorImpl;
   t->dtype = dtype;
   t->storage = std::move(storage);
@@ -41,9 +43,10 @@ IntrusivePtr<TensorImpl> TensorImpl::lazy(const Shape& sizes, DType dtype, Devic
 }
 
 IntrusivePtr<TensorImpl> TensorImpl::empty(const Shape& sizes, DType dtype, Device device) {
-  IntrusivePtr<TensorImpl> t = lazy(sizes, dtype, device);
-  t->storage->make_ready();
-  return t;
+  return over(&Storage::create, sizes, dtype, device);
+}
+IntrusivePtr<TensorImpl> TensorImpl::lazy(const Shape& sizes, DType dtype, Device device) {
+  return over(&Storage::create_lazy, sizes, dtype, device);
 }
 
 void TensorImpl::destroy() const noexcept {

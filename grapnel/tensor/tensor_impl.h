@@ -67,6 +67,8 @@ struct TensorImpl {
 
  private:
   TensorImpl() = default;
+  static IntrusivePtr<TensorImpl> over(StoragePtr (*make)(size_t, Device), const Shape& sizes,
+                                       DType dtype, Device device);
   void destroy() const noexcept;
 };
 static_assert(sizeof(TensorImpl) == 264);
