@@ -9,7 +9,6 @@
 #include "grapnel/functions/functions.h"
 #include "grapnel/ops/compiled_args.h"
 #include "grapnel/ops/evaluator.h"
-#include "grapnel/ops/opaque_arguments.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel {

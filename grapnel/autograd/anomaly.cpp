@@ -8,7 +8,6 @@
 #include "grapnel/autograd/hook_table.h"
 #include "grapnel/base/at_fork.h"
 #include "grapnel/functions/functions.h"
-#include "grapnel/ops/effect.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel {

@@ -8,7 +8,6 @@
 #include "grapnel/autograd/hooked_views.h"
 #include "grapnel/base/context.h"
 #include "grapnel/ops/internal.h"
-#include "grapnel/ops/on_failure.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel {

@@ -17,7 +17,7 @@
 #include "grapnel/functions/functions.h"
 #include "grapnel/ops/autocast.h"
 #include "grapnel/ops/compiled_args.h"
-#include "grapnel/ops/on_failure.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel {
 
@@ -159,7 +159,7 @@ Grads Pass::run_formula(Node& node, const Grads& grads) {
   try {
     if (!node.is_user_code()) {
       base::CallSiteScope library(node.site());
-      return node.apply(grads);
+      return node.apply_to(grads);
     }
     record::before_user_code();
     const uint32_t writes = visit::writes_to(grads);

@@ -7,8 +7,6 @@
 #include "grapnel/base/log.h"
 #include "grapnel/functions/functions.h"
 #include "grapnel/ops/define.h"
-#include "grapnel/ops/on_failure.h"
-#include "grapnel/ops/opaque_arguments.h"
 #include "grapnel/ops/record.h"
 #include "grapnel/ops/tape.h"
 

@@ -9,7 +9,6 @@
 #include "grapnel/base/source_site.h"
 #include "grapnel/functions/functions.h"
 #include "grapnel/ops/compiled_args.h"
-#include "grapnel/ops/opaque_arguments.h"
 #include "grapnel/ops/record.h"
 
 namespace grapnel {

@@ -10,7 +10,7 @@
 #include "grapnel/base/source_site.h"
 #include "grapnel/capture/key.h"
 #include "grapnel/capture/recorder.h"
-#include "grapnel/ops/on_failure.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel {
 

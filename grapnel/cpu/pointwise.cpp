@@ -3,7 +3,6 @@
 #include "grapnel/cpu/kernels/table.h"
 #include "grapnel/cpu/loop_nest.h"
 #include "grapnel/cpu/run.h"
-#include "grapnel/ops/pointwise_types.h"
 
 namespace grapnel::cpu {
 

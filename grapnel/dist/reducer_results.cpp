@@ -7,7 +7,6 @@
 #include "grapnel/dist/reducer.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
-#include "grapnel/ops/on_failure.h"
 #include "grapnel/ops/record.h"
 #include "grapnel/ops/vectors.h"
 

@@ -5,7 +5,7 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
-#include "grapnel/ops/effect.h"
+#include "grapnel/ops/record.h"
 #include "grapnel/ops/vectors.h"
 
 namespace grapnel::dist {

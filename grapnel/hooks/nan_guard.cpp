@@ -13,7 +13,7 @@
 #include "grapnel/base/rank.h"
 #include "grapnel/functions/functions.h"
 #include "grapnel/hooks/layout.h"
-#include "grapnel/ops/on_failure.h"
+#include "grapnel/ops/record.h"
 
 namespace grapnel::hooks {
 

@@ -81,6 +81,31 @@ struct Geometry {
 void infer_pointwise(const Op& op, Inputs inputs, Specs& out);
 /// The type that a pointwise op converts its inputs to before computing.
 DType pointwise_input_type(const Op& op, Inputs inputs);
+/// For those who ask once per call.
+namespace pointwise {
+
+/// result_type, with a short way for tensors of one type beside numbers, which yield to floating
+/// types.
+inline DType common_type(Inputs inputs) {
+  const TensorImpl& first = inputs[0]->impl();
+  if (first.wrapped_number) return result_type(inputs);
+  for (const Tensor* t : inputs.subspan(1)) {
+    const TensorImpl& other = t->impl();
+    if (other.wrapped_number ? !is_floating(first.dtype) : other.dtype != first.dtype)
+      return result_type(inputs);
+  }
+  return first.dtype;
+}
+
+inline DType input_type(const Op& op, Inputs inputs) {
+  const DType common =
+      op.type_rule == TypeRule::fill
+          ? inputs[0]->dtype()
+          : common_type(op.type_rule == TypeRule::select ? inputs.subspan(1) : inputs);
+  return op.type_rule == TypeRule::floating && !is_floating(common) ? get_default_dtype() : common;
+}
+
+}  // namespace pointwise
 void infer_reduction(const Op& op, Inputs inputs, const ReduceAttrs& attrs, Specs& out);
 /// A tensor over the storage of `base`.
 Tensor make_alias(const Tensor& base, const Geometry& geometry);

@@ -6,11 +6,9 @@
 
 #include "grapnel/base/context.h"
 #include "grapnel/ops/defs/calls.h"
-#include "grapnel/ops/effect.h"
+#include "grapnel/ops/record.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"
-#include "grapnel/ops/opaque_arguments.h"
-#include "grapnel/ops/record.h"
 #include "grapnel/ops/tape.h"
 
 namespace grapnel {

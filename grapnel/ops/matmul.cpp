@@ -1,11 +1,19 @@
-/// Matrix products: shape rules, gradients, which are products again, and samples.
+/// Matrix products: shape rules, gradients, which are products again, and samples; what they are cast to.
 #include "grapnel/ops/defs/matmul.h"
 
 #include <cmath>
 
 #include "grapnel/base/error_kinds.h"
+#include "grapnel/ops/autocast.h"
 
 namespace grapnel {
+
+Autocast::Autocast(DType dtype) : before_(Autocast::dtype()) {
+  check(dtype == kBFloat16 || dtype == kFloat16 || dtype == kFloat32,
+        "Autocast: products can be computed in bf16 or f16 (or f32, which casts nothing), not in ",
+        dtype, ".");
+  this_context.modes.autocast = dtype;
+}
 
 namespace {
 

@@ -1,5 +1,5 @@
 /// The rules of pointwise ops: what types they compute in, and what shape comes out.
-#include "grapnel/ops/pointwise_types.h"
+#include "grapnel/ops/define.h"
 
 namespace grapnel {
 

@@ -13,7 +13,8 @@ include anything; nothing in a folder includes them.
 
 Host code has an address: only cpu/ and compile/cpu/ use the pool of threads, and pointers to the memory of tensors. Who else has such
 a pointer is listed here and says why; all others make and read values with ops/vectors.h and item(). Where a call goes is asked by
-`apply`; the few outside capture/ that ask whether something is recorded are listed here and say why.
+`apply`; the few outside capture/ that ask whether something is recorded are listed here and say why. What the CPU has tiles for is asked
+of definitions: compile/ includes nothing of cpu/, but for the CPU's own runners.
 """
 import pathlib
 import re
@@ -57,6 +58,9 @@ ASKS = {
     "autograd/accumulate.cpp", "autograd/inplace.cpp", "autograd/pass.cpp", "autograd/tensor_grad.cpp", "compile/cond.cpp",
     "compile/session.cpp", "dist/reducer_pass.cpp", "ops/invoke.cpp", "optim/optimizer.cpp", "train/grad_scaler.cpp",
 }
+MOST_ASKS = 12
+# ops/ is what an op is; what is more than that has a folder of its own.
+MOST_FILES_IN_OPS = 60
 UMBRELLA = {"grapnel.h", "compat", "gdb_printers.cpp"}
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]grapnel/([^">]+)')
@@ -101,8 +105,17 @@ def symbolizer_problems():
         yield f"base/symbolizer.cpp: kFolders lacks {folder}."
 
 
+def number_problems():
+    if len(ASKS) > MOST_ASKS:
+        yield f"{len(ASKS)} sources ask whether something is recorded; {MOST_ASKS} may."
+    files = sum(path.is_file() for path in (ROOT / "grapnel/ops").rglob("*"))
+    if files > MOST_FILES_IN_OPS:
+        yield f"ops/ has {files} files; {MOST_FILES_IN_OPS} are enough. Does all of it say what an op is?"
+
+
 def problems():
     yield from symbolizer_problems()
+    yield from number_problems()
     for path in sorted((ROOT / "grapnel").rglob("*")):
         if path.suffix not in {".h", ".cpp", ".inc"}:
             continue
@@ -121,6 +134,8 @@ def problems():
                 continue
             if top not in UMBRELLA and folder_of(match[1]) not in (allowed := allowed_for(path, folder)):
                 yield f"{name}:{number}: {folder}/ may not include grapnel/{match[1]}; allowed: {', '.join(sorted(allowed))}."
+            if folder == "compile" and match[1].startswith("cpu/"):
+                yield f"{name}:{number}: compile/ asks definitions, not the CPU. Code that runs plans there belongs to compile/cpu/."
             if match[1] == "base/thread_pool.h" and not name.startswith(tuple(THREADS)):
                 yield f"{name}:{number}: only {', '.join(THREADS)} use threads. Host code belongs to cpu/ or compile/cpu/."
 
