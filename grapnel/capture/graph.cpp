@@ -63,7 +63,9 @@ std::string of(const Scalar& s) {
   return s.is_integral() ? std::to_string(s.to_int()) : text_of(s.to_double());
 }
 std::string of(const Graph::Value& v) {
-  return v.lifted ? "number" : str(name(v.dtype), text_of(v.sizes));
+  if (v.lifted) return "number";
+  const std::string type = str(name(v.dtype), text_of(v.sizes));
+  return v.device.is_cpu() ? type : str(type, " on ", v.device);
 }
 std::string of_attrs(const capture::Calls& calls, const Graph::Instruction& i) {
   AttrText attrs;

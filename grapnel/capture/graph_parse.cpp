@@ -107,7 +107,21 @@ class GraphParser {
     v.dtype = dtype();
     v.sizes = list();
     checked_numel(v.sizes, "Graph::parse");
+    // On the same line: the next one may begin with a value of that name.
+    if (rest_.starts_with(" on ")) {
+      rest_.remove_prefix(4);
+      v.device = device();
+    }
     return v;
+  }
+  Device device() {
+    std::string text = word();
+    if (accept(":")) text += ":" + word();
+    try {
+      return Device(text);
+    } catch (const Error&) {
+      wrong(str("there is no device \"", text, "\""));
+    }
   }
   /// Whether the library itself ever writes the result of this op into its first operand.
   static bool works_in_place(const Op& op) {

@@ -8,7 +8,7 @@
 namespace grapnel::graph_text {
 
 std::string of(const Scalar& number);
-/// Type and sizes.
+/// Type and sizes, and the device if it is not the CPU.
 std::string of(const Graph::Value& value);
 /// "dims=[0], keepdim=false"
 std::string of_attrs(const capture::Calls& calls, const Graph::Instruction& instruction);

@@ -1,7 +1,6 @@
 #include "grapnel/dist/buckets.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 namespace grapnel::dist {
@@ -11,8 +10,9 @@ struct Bucket {
   std::vector<size_t> members;
   int64_t limit = 0;
 };
-/// The bucket of one type that is being filled.
+/// The bucket of one kind that is being filled.
 struct Open {
+  const BucketItem* kind = nullptr;
   std::vector<size_t> members;
   int64_t bytes = 0;
   size_t level = 0;
@@ -28,14 +28,17 @@ BucketLayout assign_buckets(std::span<const BucketItem> items, std::span<const i
   if (!by_arrival) order = natural;
 
   std::vector<Bucket> closed;
-  std::array<Open, kDTypeCount> open;
+  std::vector<Open> open;  // of each kind, in the order in which they came
   for (size_t index : order) {
     const BucketItem& item = items[index];
     if (item.sparse_grad) {
       closed.push_back({{index}, 0});
       continue;
     }
-    Open& bucket = open[static_cast<size_t>(item.dtype)];
+    auto found = std::find_if(open.begin(), open.end(),
+                              [&](const Open& o) { return o.kind->travels_with(item); });
+    if (found == open.end()) found = open.insert(found, Open{&item, {}});
+    Open& bucket = *found;
     bucket.members.push_back(index);
     bucket.bytes += item.bytes;
     const int64_t limit = limits[bucket.level];
@@ -88,6 +91,10 @@ void check_buckets(const std::vector<std::vector<size_t>>& buckets,
             " mixes types: parameter ", buckets[b][0], " is ", items[buckets[b][0]].dtype,
             ", parameter ", index, " is ", items[index].dtype,
             ".\nA bucket travels as one tensor, so give each type a bucket of its own.");
+      check(items[index].device == items[buckets[b][0]].device, "bucket ", b,
+            " mixes devices: parameter ", buckets[b][0], " is on ", items[buckets[b][0]].device,
+            ", parameter ", index, " on ", items[index].device,
+            ".\nA bucket travels as one tensor, so give each device buckets of its own.");
       check(!items[index].sparse_grad || buckets[b].size() == 1, "bucket ", b, " holds parameter ",
             index, ", whose gradient is sparse, together with others.");
     }

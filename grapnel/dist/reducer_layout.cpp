@@ -17,7 +17,9 @@ std::vector<BucketItem> Reducer::items() const {
   for (const Member& member : members_) {
     const DType dtype =
         options_.reduced_precision ? options_.reduced_precision->parameters : member.tensor.dtype();
-    out.push_back({member.tensor.numel() * static_cast<int64_t>(element_size(dtype)), dtype});
+    out.push_back({.bytes = member.tensor.numel() * static_cast<int64_t>(element_size(dtype)),
+                   .dtype = dtype,
+                   .device = member.tensor.device()});
   }
   return out;
 }
@@ -42,7 +44,7 @@ void Reducer::make_buckets(std::vector<std::vector<size_t>> layout) {
       members_[i].position = bucket.members.size();
       bucket.members.push_back(i);
     }
-    bucket.buffer = zeros({count}, all[layout[b][0]].dtype);
+    bucket.buffer = zeros({count}, TensorOptions(all[layout[b][0]].dtype).device(all[layout[b][0]].device));
     bucket.handle = GradBucket(b, layout.size(), bucket.buffer, std::move(tensors),
                                std::move(names), group_.channel(str("bucket ", b)));
     bucket.views = bucket.handle.gradients();

@@ -6,7 +6,7 @@ namespace grapnel {
 Device ToDeviceAttrs::device() const {
   const bool good = type == 0 ? index == 0 : type == 1 && index >= 0 && index < kMostDevices;
   check(good, "to_device: there is no device of type ", type, " with number ", index, ".");
-  return {static_cast<DeviceType>(type), static_cast<int8_t>(index)};
+  return {static_cast<DeviceType>(type), static_cast<int>(index)};
 }
 
 void Copy::infer(Inputs in, const Attrs&, Specs& out) {

@@ -8,6 +8,15 @@
 
 namespace grapnel {
 
+namespace {
+[[noreturn]] void refuse_name(std::string_view text) {
+  fail("Device: there is no device \"", text,
+       "\".\nDevices are \"cpu\", \"cuda\" and \"cuda:1\".");
+}
+}  // namespace
+
+void Device::refuse_index(DeviceType type, int index) { refuse_name(str(type, ':', index)); }
+
 Device::Device(std::string_view text) {
   const size_t colon = text.find(':');
   const std::string_view kind = text.substr(0, colon);
@@ -19,9 +28,8 @@ Device::Device(std::string_view text) {
     good = error == std::errc() && stop == end && number >= 0 &&
            number < (kind == "cpu" ? 1 : kMostDevices);
   }
-  check(good, "Device: there is no device \"", text,
-        "\".\nDevices are \"cpu\", \"cuda\" and \"cuda:1\".");
-  *this = Device(kind == "cpu" ? DeviceType::CPU : DeviceType::CUDA, static_cast<int8_t>(number));
+  if (!good) refuse_name(text);
+  *this = Device(kind == "cpu" ? DeviceType::CPU : DeviceType::CUDA, number);
 }
 
 std::ostream& operator<<(std::ostream& out, DeviceType t) {
@@ -55,7 +63,7 @@ void provide(Device device, DeviceMemory* memory) { memories.set(device, memory)
 
 int cuda::device_count() {
   int count = 0;
-  while (count < kMostDevices && memories.find(Device(kCUDA, static_cast<int8_t>(count)))) ++count;
+  while (count < kMostDevices && memories.find(Device(kCUDA, count))) ++count;
   return count;
 }
 bool cuda::is_available() { return device_count() > 0; }

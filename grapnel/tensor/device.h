@@ -11,23 +11,33 @@ namespace grapnel {
 enum class DeviceType : uint8_t { CPU, CUDA };
 inline constexpr DeviceType kCPU = DeviceType::CPU, kCUDA = DeviceType::CUDA;
 
-/// Where memory lies.
+/// CUDA devices are numbered from 0 to below this.
+inline constexpr int kMostDevices = 64;
+
+/// Where memory lies. There is no "current" device: one without a number is the first.
 struct Device {
   DeviceType type = DeviceType::CPU;
   int8_t index = 0;
   Device() = default;
-  constexpr Device(DeviceType t, int8_t i = 0) : type(t), index(t == DeviceType::CPU ? 0 : i) {}
+  /// Fails if there can be no device of that number.
+  constexpr Device(DeviceType t, int i = 0) : type(t), index(static_cast<int8_t>(i)) {
+    if (i < 0 || i >= (t == DeviceType::CPU ? 1 : kMostDevices)) [[unlikely]]
+      refuse_index(t, i);
+  }
   /// "cpu", "cuda" or "cuda:1".
   explicit Device(std::string_view text);
   constexpr bool is_cpu() const { return type == DeviceType::CPU; }
   constexpr bool is_cuda() const { return type == DeviceType::CUDA; }
   friend bool operator==(Device, Device) = default;
+
+ private:
+  [[noreturn, gnu::cold]] static void refuse_index(DeviceType type, int index);
 };
+/// A queue of a device; 0 is the one that every device has.
+using QueueId = uint32_t;
+
 std::ostream& operator<<(std::ostream& out, DeviceType t);
 std::ostream& operator<<(std::ostream& out, Device d);
-
-/// CUDA devices are numbered from 0 to here at most.
-inline constexpr int kMostDevices = 64;
 
 /// Where factories make tensors unless told otherwise; the CPU unless changed.
 Device get_default_device();

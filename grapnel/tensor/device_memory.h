@@ -4,6 +4,12 @@
 /// may be used by work that is put there from now on, and is given back when the work already there
 /// is done. Host code never touches it; the copies here are the only way in and out.
 ///
+/// Note [Home queues]
+/// A storage is used by one queue at a time. `Storage::home()` is the one that used it last; whoever puts
+/// work on it into a queue says so first, `use_on`, and what the other queue has still to do then comes
+/// before. Reading counts as use. So no two queues race for a storage, and memory goes back to the queue
+/// that used it last. Views share a storage and with it the queue.
+///
 /// Whoever brings a device says so with `provide`, once for each of the three things it brings: its
 /// memory (here), its evaluator (ops/evaluator.h), and who runs plans there (compile/plan_runner.h).
 #pragma once
@@ -12,12 +18,10 @@
 #include <atomic>
 #include <cstddef>
 
+#include "grapnel/base/allocator.h"
 #include "grapnel/tensor/device.h"
 
 namespace grapnel {
-
-/// A queue of a device; 0 is the one that every device has.
-using QueueId = uint32_t;
 
 /// What a device brings for its memory and queues.
 class DeviceMemory {
@@ -31,10 +35,17 @@ class DeviceMemory {
   /// Waits.
   virtual void copy_out(void* host, const void* from, size_t bytes, QueueId queue) = 0;
   virtual void copy(void* to, const void* from, size_t bytes, QueueId queue) = 0;
+  /// Work put into `waits` from now on begins when all that is in `other` is done. The caller does not
+  /// wait.
+  virtual void wait_for(QueueId waits, QueueId other) = 0;
   /// Waits for all work in `queue`.
   virtual void synchronize(QueueId queue) = 0;
   /// Where this thread puts its work.
   virtual QueueId current_queue() = 0;
+  /// What tensors hold, and what is kept for the next ones.
+  virtual MemoryStats stats() const = 0;
+  /// Gives back what is kept.
+  virtual void trim() = 0;
 
  protected:
   ~DeviceMemory() = default;

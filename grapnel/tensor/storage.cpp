@@ -8,6 +8,7 @@
 #include "grapnel/base/allocator.h"
 #include "grapnel/base/error.h"
 #include "grapnel/base/pool.h"
+#include "grapnel/tensor/device_memory.h"
 
 namespace grapnel {
 
@@ -47,10 +48,18 @@ void* Storage::device_address() {
   if (pending_) pending_->materialize(*this);
   if (!device_memory_) {
     DeviceMemory& memory = memory_of(device_);
-    device_memory_ = memory.allocate(bytes_, memory.current_queue());
+    const QueueId queue = memory.current_queue();
+    device_memory_ = memory.allocate(bytes_, queue);
+    home_.store(queue, std::memory_order_relaxed);
     owner_ = Owner::device;
   }
   return device_memory_;
+}
+
+void Storage::use_on(QueueId queue) {
+  if (device_.is_cpu() || !device_address()) return;
+  const QueueId before = home_.exchange(queue, std::memory_order_relaxed);
+  if (before != queue) memory_of(device_).wait_for(queue, before);
 }
 
 StoragePtr Storage::borrow(void* data, size_t bytes, std::function<void(void*)> deleter,
@@ -67,7 +76,11 @@ StoragePtr Storage::borrow(void* data, size_t bytes, std::function<void(void*)> 
 
 StoragePtr Storage::lend() {
   auto keep = [self = StoragePtr(this)](void*) {};
-  if (!device_.is_cpu()) return borrow(address(), bytes_, std::move(keep), device_);
+  if (!device_.is_cpu()) {
+    StoragePtr lent = borrow(address(), bytes_, std::move(keep), device_);
+    lent->home_.store(home(), std::memory_order_relaxed);
+    return lent;
+  }
   // Memory inside the header could not be left to anybody.
   if (const void* inside = host(); owner_ == Owner::inline_data) {
     void* const outside = base::allocate(bytes_);
@@ -86,6 +99,8 @@ void Storage::leave_memory_to(Storage& lent) {
   } else {
     DeviceMemory& memory = memory_of(device_);
     const QueueId queue = memory.current_queue();
+    lent.use_on(queue);  // what the borrower's queue still writes is copied, too
+    use_on(queue);
     void* const copy = memory.allocate(bytes_, queue);
     memory.copy(copy, device_memory_, bytes_, queue);
     device_memory_ = copy;
@@ -109,7 +124,7 @@ void Storage::release_memory() {
   if (owner_ == Owner::allocator) return base::deallocate(data_, bytes_);
   if (owner_ == Owner::device) {
     DeviceMemory& memory = memory_of(device_);
-    return memory.deallocate(device_memory_, bytes_, memory.current_queue());
+    return memory.deallocate(device_memory_, bytes_, home());
   }
   if (!deleter_) return;
   const std::unique_ptr<std::function<void(void*)>> kept(deleter_);

@@ -23,7 +23,7 @@
 #include <utility>
 
 #include "grapnel/base/intrusive_ptr.h"
-#include "grapnel/tensor/device_memory.h"
+#include "grapnel/tensor/device.h"
 
 namespace grapnel {
 
@@ -67,6 +67,10 @@ class Storage {
   }
   /// The same for whoever only needs it to be there, with up-to-date values.
   void make_ready() const { (void)address(); }
+  /// The queue that used the memory last; see Note [Home queues] in tensor/device_memory.h. Storages of the CPU have none.
+  QueueId home() const { return home_.load(std::memory_order_relaxed); }
+  /// Before work on the memory is put into `queue`.
+  void use_on(QueueId queue);
   size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
   bool borrowed() const { return owner_ == Owner::borrowed; }
@@ -122,6 +126,8 @@ class Storage {
   uint32_t slot_ = 0;  ///< the owner's number for this storage
   Owner owner_ = Owner::inline_data;
   Device device_;
+  /// Two threads that use a storage unsynchronised are as wrong as on the CPU.
+  std::atomic<QueueId> home_{0};
   union {
     alignas(16) std::byte inline_[kInlineBytes];
     void* device_memory_;  ///< null until a lazy storage is first used

@@ -73,12 +73,26 @@ TEST_CASE(
   const std::vector<size_t> order{1, 0, 3, 2};
   CHECK(assign_buckets(mixed(), Limits{1000}, order).buckets == Lists{{1, 3}, {0, 2}});
 }
+TEST_CASE("gradients on different devices never share a bucket") {
+  std::vector<BucketItem> items = f32({10, 10, 10, 10, 10});
+  for (const size_t i : {1, 3}) items[i].device = Device(kCUDA, 0);
+  items[4].device = Device(kCUDA, 1);
+  CHECK(assign_buckets(items, Limits{400}).buckets == Lists{{0, 2}, {1, 3}, {4}});
+  CHECK(assign_buckets(items, Limits{40, 80}).buckets == Lists{{0}, {1}, {2}, {3}, {4}});
+  const std::vector<size_t> order{4, 3, 2, 1, 0};
+  CHECK(assign_buckets(items, Limits{400}, order).buckets == Lists{{4}, {3, 1}, {2, 0}});
+}
 TEST_CASE("comm.E13: explicit buckets are checked") {
   const auto complaint = [](Lists buckets, std::vector<BucketItem> items) {
     return error_of<Error>([&] { dist::check_buckets(buckets, items); });
   };
   CHECK(complaint({{0}, {1}, {2, 4}, {3, 5}}, mixed()) == "no exception");
   CHECK(has(complaint({{0, 1}, {2, 3, 4, 5}}, mixed()), "mixes types"));
+  std::vector<BucketItem> apart = f32({1, 1});
+  apart[1].device = Device(kCUDA, 1);
+  CHECK(has(complaint({{0, 1}}, apart),
+            "bucket 0 mixes devices: parameter 0 is on cpu, parameter 1 on cuda:1"));
+  CHECK(complaint({{0}, {1}}, apart) == "no exception");
   CHECK(has(complaint({{0, 2, 4}, {}, {1, 3, 5}}, mixed()), "bucket 1 is empty"));
   CHECK(has(complaint({{0, 2, 4}, {1, 3}}, mixed()), "parameter 5 is in no bucket"));
   CHECK(has(complaint({{0, 0}}, f32({1})), "twice"));

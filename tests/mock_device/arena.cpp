@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "grapnel/base/error.h"
@@ -32,33 +33,49 @@ Arena::Arena() {
   close(file);
 }
 
-void* Arena::take(size_t bytes) {
+void* Arena::take(size_t bytes, QueueId queue) {
   const size_t size = rounded(bytes);
   const std::lock_guard lock(mutex_);
-  std::deque<void*>& freed = freed_[size];
+  std::deque<void*>& freed = freed_[{size, queue}];
   void* address = nullptr;
   if (freed.size() > kRests || (!freed.empty() && used_ + size > kBytes)) {
     address = freed.front();
     freed.pop_front();
+    stats_.cached -= size;
   } else {
     check(used_ + size <= kBytes, "mock device: out of memory: ", bytes, " bytes were asked for.");
     address = begin_ + used_;
     used_ += size;
+    ++stats_.system_allocations;
   }
-  in_use_ += size;
+  ++stats_.allocations;
+  stats_.in_use += size;
+  stats_.peak = std::max(stats_.peak, stats_.in_use);
   return address;
 }
 
-void Arena::give_back(void* address, size_t bytes) {
+void Arena::give_back(void* address, size_t bytes, QueueId queue) {
   const size_t size = rounded(bytes);
   const std::lock_guard lock(mutex_);
-  freed_[size].push_back(address);
-  in_use_ -= size;
+  freed_[{size, queue}].push_back(address);
+  stats_.in_use -= size;
+  stats_.cached += size;
 }
 
-uint64_t Arena::in_use() {
+MemoryStats Arena::stats() const {
   const std::lock_guard lock(mutex_);
-  return in_use_;
+  return stats_;
+}
+
+void Arena::trim() {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const std::lock_guard lock(mutex_);
+  for (const auto& [kind, addresses] : freed_)
+    for (void* const address : addresses)
+      if (kind.first % page == 0 && (static_cast<char*>(address) - begin_) % page == 0)
+        madvise(behind(address), kind.first, MADV_REMOVE);
+  freed_.clear();
+  stats_.cached = 0;
 }
 
 }  // namespace grapnel::mock

@@ -1,8 +1,12 @@
 #include "tests/mock_device/mock_device.h"
 
+#include <array>
 #include <atomic>
+#include <future>
 #include <cstring>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "grapnel/base/error.h"
@@ -17,16 +21,17 @@ namespace grapnel::mock {
 namespace {
 
 constexpr int kDevices = 2;
+thread_local QueueId current = 0;
 
 struct AtomicCounts {
-  std::atomic<uint64_t> calls{0}, copies{0}, waits{0};
+  std::atomic<uint64_t> calls{0}, copies{0}, waits{0}, orders{0};
 } counted;
 
-/// Stands for tensors of a device while the CPU computes on them. Tensors that share memory do so
+/// Stands for tensors of a device while the CPU computes on them in a queue. Tensors that share memory do so
 /// here, too, and one tensor is one tensor.
 class Stands {
  public:
-  explicit Stands(const Arena& arena) : arena_(arena) {}
+  Stands(const Arena& arena, QueueId queue) : arena_(arena), queue_(queue) {}
   Tensor operator()(const Tensor& t) {
     if (!t.defined()) return {};
     for (const auto& [known, stand] : tensors_)
@@ -40,7 +45,7 @@ class Stands {
   }
 
  private:
-  StoragePtr over(const Storage& storage) {
+  StoragePtr over(Storage& storage) {
     for (const auto& [known, stand] : storages_)
       if (known == &storage) return stand;
     StoragePtr stand;
@@ -49,12 +54,14 @@ class Stands {
       stand = Storage::create(storage.bytes(), kCPU);
       std::memcpy(stand->host(), storage.host(), storage.bytes());
     } else {
+      storage.use_on(queue_);
       stand = Storage::borrow(arena_.behind(storage.address()), storage.bytes(), {}, kCPU);
     }
     storages_.emplace_back(&storage, stand);
     return stand;
   }
   const Arena& arena_;
+  const QueueId queue_;
   std::vector<std::pair<const TensorImpl*, Tensor>> tensors_;
   std::vector<std::pair<const Storage*, StoragePtr>> storages_;
 };
@@ -74,37 +81,47 @@ struct Call {
 
 class MockDevice final : public DeviceMemory, public Evaluator {
  public:
-  explicit MockDevice(Device self) : self_(self), queue_(static_cast<uint64_t>(self.index) + 7) {}
-  void hold(bool on) { queue_.hold(on); }
-  uint64_t in_use() { return arena_.in_use(); }
+  explicit MockDevice(Device self) : self_(self), queues_{Queue(seed(0)), Queue(seed(1))} {}
+  void hold(QueueId queue, bool on) { queues_[queue].hold(on); }
 
   // --- DeviceMemory ---
-  void* allocate(size_t bytes, QueueId) override {
-    void* const address = arena_.take(bytes);
-    spoil(address, bytes);
+  void* allocate(size_t bytes, QueueId queue) override {
+    void* const address = arena_.take(bytes, queue);
+    spoil(address, bytes, queue);
     return address;
   }
-  void deallocate(void* address, size_t bytes, QueueId) noexcept override {
-    spoil(address, bytes);
-    arena_.give_back(address, bytes);
+  void deallocate(void* address, size_t bytes, QueueId queue) noexcept override {
+    spoil(address, bytes, queue);
+    arena_.give_back(address, bytes, queue);
   }
-  void copy_in(void* to, const void* host, size_t bytes, QueueId) override {
+  void copy_in(void* to, const void* host, size_t bytes, QueueId queue) override {
     const auto* from = static_cast<const char*>(host);
-    queue_.put([to = arena_.behind(to), kept = std::vector<char>(from, from + bytes)] {
+    queues_[queue].put([to = arena_.behind(to), kept = std::vector<char>(from, from + bytes)] {
       std::memcpy(to, kept.data(), kept.size());
     });
   }
-  void copy_out(void* host, const void* from, size_t bytes, QueueId) override {
-    queue_.put([host, from = arena_.behind(from), bytes] { std::memcpy(host, from, bytes); });
-    wait();
+  void copy_out(void* host, const void* from, size_t bytes, QueueId queue) override {
+    queues_[queue].put([host, from = arena_.behind(from), bytes] { std::memcpy(host, from, bytes); });
+    synchronize(queue);
   }
-  void copy(void* to, const void* from, size_t bytes, QueueId) override {
-    queue_.put([to = arena_.behind(to), from = arena_.behind(from), bytes] {
+  void copy(void* to, const void* from, size_t bytes, QueueId queue) override {
+    queues_[queue].put([to = arena_.behind(to), from = arena_.behind(from), bytes] {
       std::memcpy(to, from, bytes);
     });
   }
-  void synchronize(QueueId) override { wait(); }
-  QueueId current_queue() override { return 0; }
+  void wait_for(QueueId waits, QueueId other) override {
+    auto done = std::make_shared<std::promise<void>>();
+    queues_[other].put([done] { done->set_value(); });
+    queues_[waits].put([done] { done->get_future().wait(); });
+    ++counted.orders;
+  }
+  void synchronize(QueueId queue) override {
+    ++counted.waits;
+    queues_[queue].wait();
+  }
+  QueueId current_queue() override { return current; }
+  MemoryStats stats() const override { return arena_.stats(); }
+  void trim() override { arena_.trim(); }
 
   // --- Evaluator ---
   Tensor empty(const TensorSpec& spec) override {
@@ -114,7 +131,8 @@ class MockDevice final : public DeviceMemory, public Evaluator {
     if (op.views) return;
     if (&op == &op_of<ToDevice>) return copy(out[0], *inputs[0]);
     if (&op == &op_of<Copy> || &op == &op_of<Fill>) return copy(out[0], *inputs[1]);
-    Stands stands(arena_);
+    const QueueId queue = current_queue();
+    Stands stands(arena_, queue);
     auto call = std::make_shared<Call>();
     call->op = &op;
     for (const Tensor* t : inputs) call->inputs.push_back(stands(*t));
@@ -122,7 +140,7 @@ class MockDevice final : public DeviceMemory, public Evaluator {
     call->attrs.resize(op.attrs_size / sizeof(std::max_align_t) + 1);
     if (op.attrs_size > 0) std::memcpy(call->attrs.data(), attrs, op.attrs_size);
     ++counted.calls;
-    queue_.put([call] { call->run(); });
+    queues_[queue].put([call] { call->run(); });
   }
   void copy(const Tensor& target, const Tensor& source) override {
     ++counted.copies;
@@ -130,7 +148,8 @@ class MockDevice final : public DeviceMemory, public Evaluator {
     if (target.device() != self_)
       return evaluator_of(target.device()).copy(target, on_host(source));
     const bool here = source.device() == self_;
-    Stands stands(arena_);
+    const QueueId queue = current_queue();
+    Stands stands(arena_, queue);
     // What comes from elsewhere may change after the call.
     const Tensor to = stands(target), from = here ? stands(source) : on_host(source);
     const Tensor* const inputs[] = {&to, &from};
@@ -139,23 +158,23 @@ class MockDevice final : public DeviceMemory, public Evaluator {
     call->inputs = {*inputs[0], *inputs[1]};
     call->outputs = {to};
     call->attrs.resize(1);
-    queue_.put([call] { call->run(); });
+    queues_[queue].put([call] { call->run(); });
   }
   void read(const Tensor& t, void* host) override {
     if (t.is_cpu()) return evaluator_of(kCPU).read(t, host);
-    Stands stands(arena_);
-    queue_.put([from = stands(t), host] { evaluator_of(kCPU).read(from, host); });
-    wait();
+    const QueueId queue = current_queue();
+    Stands stands(arena_, queue);
+    const Tensor from = stands(t);
+    queues_[queue].put([from, host] { evaluator_of(kCPU).read(from, host); });
+    synchronize(queue);
   }
 
  private:
-  void wait() {
-    ++counted.waits;
-    queue_.wait();
-  }
+  /// When the queues dawdle.
+  uint64_t seed(uint64_t queue) const { return static_cast<uint64_t>(self_.index) + 7 + 2 * queue; }
   /// Bytes that are no number in any type.
-  void spoil(void* address, size_t bytes) noexcept {
-    queue_.put([to = arena_.behind(address), bytes] { std::memset(to, 0xff, bytes); });
+  void spoil(void* address, size_t bytes, QueueId queue) noexcept {
+    queues_[queue].put([to = arena_.behind(address), bytes] { std::memset(to, 0xff, bytes); });
   }
   /// A copy of the values on the CPU, whatever device they are on.
   static Tensor on_host(const Tensor& t) {
@@ -166,7 +185,7 @@ class MockDevice final : public DeviceMemory, public Evaluator {
 
   const Device self_;
   Arena arena_;
-  Queue queue_;
+  std::array<Queue, kQueues> queues_;
 };
 
 std::vector<MockDevice*>& devices() {
@@ -187,19 +206,29 @@ void install() {
 }
 
 Counts counts() {
-  return {.calls = counted.calls, .copies = counted.copies, .waits = counted.waits};
+  return {.calls = counted.calls,
+          .copies = counted.copies,
+          .waits = counted.waits,
+          .orders = counted.orders};
 }
 uint64_t bytes_in_use() {
   uint64_t sum = 0;
-  for (MockDevice* device : devices()) sum += device->in_use();
+  for (MockDevice* device : devices()) sum += device->stats().in_use;
   return sum;
 }
 
-Hold::Hold() {
-  for (MockDevice* device : devices()) device->hold(true);
+namespace {
+void hold(std::optional<QueueId> queue, bool on) {
+  for (MockDevice* device : devices())
+    for (QueueId q = 0; q < kQueues; ++q)
+      if (!queue || *queue == q) device->hold(q, on);
 }
-Hold::~Hold() {
-  for (MockDevice* device : devices()) device->hold(false);
-}
+}  // namespace
+
+Hold::Hold(std::optional<QueueId> queue) : queue_(queue) { hold(queue_, true); }
+Hold::~Hold() { hold(queue_, false); }
+
+OnQueue::OnQueue(QueueId queue) : before_(std::exchange(current, queue)) {}
+OnQueue::~OnQueue() { current = before_; }
 
 }  // namespace grapnel::mock

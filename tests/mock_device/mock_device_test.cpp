@@ -184,3 +184,90 @@ TEST_CASE_FIXTURE(Devices, "memory of a device goes back with the last tensor ov
   }
   CHECK(mock::bytes_in_use() == before);
 }
+
+TEST_CASE_FIXTURE(Devices, "a storage is used by one queue at a time, whoever reads or writes it") {
+  const uint64_t before = mock::counts().orders;
+  Tensor x, y;
+  {
+    const mock::Hold slow(0);
+    x = full({64}, 3.0, kFirst);
+    CHECK(x.impl().storage->home() == 0);
+    const mock::OnQueue other(1);
+    // Queue 1 runs, but not before queue 0 has made what it reads.
+    y = x * x;
+    CHECK(x.impl().storage->home() == 1);
+    CHECK(y.impl().storage->home() == 1);
+    CHECK(mock::counts().orders == before + 1);
+  }
+  CHECK(y.impl().storage->home() == 1);
+  CHECK((y + x).sum().item<float>() == 64 * 12);
+  CHECK(x.impl().storage->home() == 0);
+}
+
+TEST_CASE_FIXTURE(Devices, "a write waits for another queue that still reads") {
+  const Tensor x = ones({1000}, kFirst);
+  Tensor sum;
+  {
+    const mock::Hold slow(1);
+    {
+      const mock::OnQueue other(1);
+      sum = x.sum();
+    }
+    x.fill_(7.0);  // in queue 0, which runs
+    CHECK(x.impl().storage->home() == 0);
+  }
+  CHECK(sum.item<float>() == 1000);
+  CHECK(x.sum().item<float>() == 7000);
+}
+
+TEST_CASE_FIXTURE(Devices, "queues on different memory are not put in order") {
+  const Tensor x = ones({8}, kFirst);
+  const uint64_t before = mock::counts().orders;
+  const mock::OnQueue other(1);
+  const Tensor y = ones({8}, kFirst) * 2;
+  CHECK(mock::counts().orders == before);
+  CHECK(y.sum().item<float>() == 16);
+  CHECK(x.impl().storage->home() == 0);
+}
+
+TEST_CASE_FIXTURE(Devices, "memory goes back to the queue that used it last, and is kept until trimmed") {
+  DeviceMemory& memory = memory_of(kFirst);
+  Tensor x = empty({3000}, kFirst);
+  {
+    const mock::OnQueue other(1);
+    x.fill_(1.0);
+  }
+  const MemoryStats held = memory.stats();
+  x.reset();
+  const MemoryStats freed = memory.stats();
+  CHECK(freed.in_use < held.in_use);
+  CHECK(freed.cached - held.cached == held.in_use - freed.in_use);
+  CHECK(freed.peak >= held.in_use);
+  for (QueueId queue = 0; queue < mock::kQueues; ++queue) memory.synchronize(queue);
+  memory.trim();
+  CHECK(memory.stats().cached == 0);
+  CHECK(memory.stats().in_use == freed.in_use);
+  CHECK(ones({3000}, kFirst).sum().item<float>() == 3000);
+}
+
+TEST_CASE_FIXTURE(Devices, "the text of a graph says where its values are, and is read back") {
+  const auto fn = [](const std::vector<Tensor>& x) { return std::vector{x[0] * 2 + x[1]}; };
+  const Graph graph = trace(fn, {ones({2}, kSecond), ones({2}, kSecond)});
+  const std::string text = graph.str();
+  CHECK(text ==
+        "graph(a: f32[2] on cuda:1, b: f32[2] on cuda:1) {\n"
+        "  c = mul(a, 2) : f32[2] on cuda:1\n"
+        "  d = add(c, b) : f32[2] on cuda:1\n"
+        "  return d\n}\n");
+  const Graph again = Graph::parse(text);
+  CHECK(again.str() == text);
+  CHECK(again.values()[0].device == kSecond);
+  CHECK(again.run({ones({2}, kSecond), ones({2}, kSecond)})[0].cpu().equal(tensor({3.0, 3.0})));
+  const Graph here = trace(fn, {ones({2}), ones({2})});
+  CHECK(graph.difference(here).what == "input 0 is f32[2] on cuda:1, was f32[2]");
+  CHECK_THROWS_WITH(Graph::parse("graph(a: f32[2] on cuda:64) {\n return a\n}\n"),
+                    "Graph::parse: line 1: there is no device \"cuda:64\".");
+  // A value may be called so.
+  CHECK(Graph::parse("graph(a: f32[2]) {\n  b = neg(a) : f32[2]\n  on = neg(b) : f32[2]\n  return on\n}\n")
+            .count("neg") == 2);
+}

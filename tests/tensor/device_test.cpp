@@ -23,6 +23,15 @@ TEST_CASE("a device is a kind and a number, written as in PyTorch") {
                           "\".\nDevices are \"cpu\", \"cuda\" and \"cuda:1\".")
                           .c_str());
   }
+  for (const int index : {-1, 64, 200, 256}) {
+    CAPTURE(index);
+    CHECK_THROWS_WITH(Device(kCUDA, index),
+                      str("Device: there is no device \"cuda:", index,
+                          "\".\nDevices are \"cpu\", \"cuda\" and \"cuda:1\".")
+                          .c_str());
+  }
+  CHECK_THROWS_WITH(Device(kCPU, 1), "Device: there is no device \"cpu:1\".\n"
+                                     "Devices are \"cpu\", \"cuda\" and \"cuda:1\".");
 }
 
 TEST_CASE("without a device, whatever asks for one says that there is none") {
