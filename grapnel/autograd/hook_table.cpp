@@ -47,9 +47,9 @@ HookEntries& HookLists::list(HookKind kind, uint32_t slot) {
   if (kind == HookKind::post_accumulate) return post_accumulate;
   if (kind == HookKind::node_post) return post;
   GRAPNEL_ASSERT(kind == HookKind::tensor, name(kind), "s live elsewhere");
-  for (Slot& s : tensor)
+  for (SlotHooks& s : tensor)
     if (s.slot == slot) return s.hooks;
-  return tensor.emplace_back(Slot{slot, {}}).hooks;
+  return tensor.emplace_back(SlotHooks{slot, {}}).hooks;
 }
 
 template <class Change>

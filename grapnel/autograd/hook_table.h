@@ -121,16 +121,16 @@ struct RetainEntry {
 
 /// One version of all lists of a table.
 struct HookLists : base::Pooled {
-  struct Slot {
+  struct SlotHooks {
     uint32_t slot = 0;
     HookEntries hooks;
   };
-  SmallVector<Slot, 1> tensor;  ///< in the order in which each slot got its first hook
+  SmallVector<SlotHooks, 1> tensor;  ///< in the order in which each slot got its first hook
   SmallVector<RetainEntry, 1> retain;
   HookEntries pre, post_accumulate, post;
   /// Set when one tensor hook, and no retain-grad, is all there is to run before the node: the
   /// usual case.
-  const Slot* sole_tensor_hook = nullptr;
+  const SlotHooks* sole_tensor_hook = nullptr;
   uint64_t first_id = 0, last_id = 0;  ///< ever given out
 
   /// Of a kind that has one.

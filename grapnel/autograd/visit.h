@@ -113,7 +113,7 @@ void run_tensor_hooks_from(size_t first, const HookTable& table, Grads& grads, H
 [[gnu::always_inline]] inline void run_tensor_hooks(const HookTable& table, Grads& grads,
                                                     HookContext& told, bool recording) {
   HookTable::Reader reader(table.lists());
-  const HookLists::Slot* sole = reader.value_or_empty().sole_tensor_hook;
+  const HookLists::SlotHooks* sole = reader.value_or_empty().sole_tensor_hook;
   if (recording || !sole || !grads[sole->slot].defined())
     return run_tensor_hooks_from(0, table, grads, told, recording);
   Tensor& grad = grads[sole->slot];
