@@ -174,7 +174,7 @@ int main(int argc, char** argv) {
   const Mode mode = mode_name == "eager"      ? Mode::eager
                     : mode_name == "backward" ? Mode::backward
                                               : Mode::step;
-  compile_detail::pass_options().background_kernels = false;
+  compiler::pass_options().background_kernels = false;
   if (what == "chain" || what == "wide") set_num_threads(1);
 
   const double empty_mb = memory_mb("VmRSS:");

@@ -77,12 +77,12 @@ void row(const char* what, F&& run) {
   // Kernels are made in the background, on a core that the timings need.
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   if (table) return line(what, best_ms(run), best_ms(f), result);
-  compile_detail::pass_options().sweeps = false;
+  compiler::pass_options().sweeps = false;
   auto apart = compile(run);
   reset_compile_cache();
   apart();
   const double without = best_ms(apart);
-  compile_detail::pass_options().sweeps = true;
+  compiler::pass_options().sweeps = true;
   reset_compile_cache();
   f();
   const CompileStats s = f.stats();
@@ -299,7 +299,7 @@ int main(int argc, char** argv) {
   const std::string folder =
       std::filesystem::temp_directory_path() / str("grapnel-bench-", static_cast<long>(now_ms()));
   setenv("GRAPNEL_CACHE_DIR", folder.c_str(), 1);
-  compile_detail::pass_options().background_kernels = false;
+  compiler::pass_options().background_kernels = false;
   for (; argc > 1 && std::string_view(argv[1]).starts_with("--"); --argc, ++argv) {
     if (std::string_view(argv[1]) == "--table") table = true;
     if (std::string_view(argv[1]) != "--cpu") continue;

@@ -40,7 +40,7 @@ double peak_mb(F& f) {
 
 template <class F>
 void row(const char* what, F run) {
-  compile_detail::PassOptions& passes = compile_detail::pass_options();
+  compiler::PassOptions& passes = compiler::pass_options();
   passes.background_kernels = false;
   // Graphs are shared by functions that record the same; only an emptied cache plans anew.
   reset_compile_cache();

@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
     adam.step();
     return loss.detach();
   };
-  compile_detail::pass_options().epilogues = compile_detail::pass_options().prologues =
+  compiler::pass_options().epilogues = compiler::pass_options().prologues =
       mode != "apart";
   auto compiled = compile(step);
   const auto run = [&] { return mode == "eager" ? step() : compiled(); };

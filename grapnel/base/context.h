@@ -42,6 +42,9 @@ class Place;
 namespace capture {
 class RunLog;
 }
+namespace compiler {
+struct Asking;
+}
 namespace dist {
 class Executor;
 class ProcessGroup;
@@ -76,6 +79,8 @@ struct Context {
   WaitingCalls* waiting = nullptr;             ///< opaque calls that were recorded and have not run
   capture::RunLog* run = nullptr;              ///< the graph that runs
   RunObserver* run_observer = nullptr;
+  const compiler::Asking* asking = nullptr;  ///< compilers of the user's that are being asked
+  bool on_other_tensors = false;  ///< a graph runs on other inputs than it was recorded with
   int nested_fullgraph = 0;  ///< `fullgraph` of compiled functions inside an open recording
 
   // The tape and backward passes.

@@ -1,10 +1,12 @@
 /// Running a graph, op by op.
+#include <utility>
+
+#include "grapnel/base/context.h"
 #include "grapnel/base/source_site.h"
 #include "grapnel/capture/graph.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/ops/defs/join.h"
 #include "grapnel/ops/evaluator.h"
-#include "grapnel/ops/invoke.h"
 #include "grapnel/ops/op_table.h"
 
 namespace grapnel {
@@ -58,6 +60,19 @@ CatAttrs with_sizes_of(const void* recorded, Inputs inputs) {
   return cat;
 }
 
+/// While it lives, functions of the program are given the tensors that are there instead of those that
+/// they were recorded with.
+class OnOtherTensors {
+ public:
+  OnOtherTensors() : outer_(std::exchange(this_context.on_other_tensors, true)) {}
+  ~OnOtherTensors() { this_context.on_other_tensors = outer_; }
+  OnOtherTensors(const OnOtherTensors&) = delete;
+  OnOtherTensors& operator=(const OnOtherTensors&) = delete;
+
+ private:
+  const bool outer_;
+};
+
 }  // namespace
 
 std::vector<Tensor> Graph::run(const std::vector<Tensor>& inputs) const {
@@ -100,7 +115,7 @@ std::vector<Tensor> Graph::run(const std::vector<Tensor>& inputs) const {
       std::vector<Tensor> out;
       for (const Id id : outputs)
         out.push_back(id == kNone ? Tensor() : empty(values_[id].sizes, values_[id].options()));
-      const invoke_detail::OnOtherTensors here;
+      const OnOtherTensors here;
       evaluator_of(kCPU).run(*i.op, in, attrs, out);
       for (size_t k = 0; k < out.size(); ++k)
         if (outputs[k] != kNone) have[outputs[k]] = out[k];

@@ -10,7 +10,7 @@
 #include "grapnel/compile/passes.h"
 #include "grapnel/compile/plan_runner.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using namespace capture;
 
@@ -151,4 +151,4 @@ std::unique_ptr<Executable> make_executable(const Trace& trace, const CompileOpt
   return std::make_unique<Planned>(trace, plan, options.on_failure);
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -5,9 +5,9 @@
 namespace grapnel {
 
 CompiledBackward::CompiledBackward(const CompileOptions& options)
-    : CompiledBackward(compile_detail::make_session(options)) {}
+    : CompiledBackward(compiler::make_session(options)) {}
 
-CompiledBackward::CompiledBackward(std::shared_ptr<compile_detail::Session> session)
+CompiledBackward::CompiledBackward(std::shared_ptr<compiler::Session> session)
     : session_(std::move(session)), outer_(engine::set_pass_runner(this)) {}
 
 CompiledBackward::~CompiledBackward() noexcept(false) {
@@ -31,7 +31,7 @@ void CompiledBackward::end() {
 }
 
 void CompiledBackward::run(const std::function<void()>& walk) {
-  compile_detail::CompileScope scope(session_);
+  compiler::CompileScope scope(session_);
   walk();
   scope.finish();
 }

@@ -18,7 +18,7 @@ class CompiledBackward final : engine::PassRunner {
  public:
   explicit CompiledBackward(const CompileOptions& options = {});
   /// Several scopes, one after the other, may share what they remember.
-  explicit CompiledBackward(std::shared_ptr<compile_detail::Session> session);
+  explicit CompiledBackward(std::shared_ptr<compiler::Session> session);
   /// Scopes end in the reverse order of their beginning; ending an outer one first throws.
   ~CompiledBackward() noexcept(false);
   CompiledBackward(const CompiledBackward&) = delete;
@@ -26,13 +26,13 @@ class CompiledBackward final : engine::PassRunner {
 
   /// Ends the scope before the block does. An outer one fails and goes on.
   void end();
-  CompileStats stats() const { return compile_detail::stats_of(*session_); }
-  void reset() { compile_detail::reset(*session_); }
+  CompileStats stats() const { return compiler::stats_of(*session_); }
+  void reset() { compiler::reset(*session_); }
 
  private:
   void run(const std::function<void()>& walk) override;
 
-  std::shared_ptr<compile_detail::Session> session_;
+  std::shared_ptr<compiler::Session> session_;
   engine::PassRunner* outer_;
   bool ended_ = false;
 };

@@ -11,7 +11,7 @@
 #include "grapnel/compile/graph_compiler.h"
 #include "grapnel/compile/passes.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 namespace {
 /// What of the passes an executable was made with. The rest is asked for when it runs.
@@ -140,4 +140,4 @@ void evict_all() {
   cache().by_use.clear();
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -8,7 +8,7 @@
 
 #include "grapnel/compile/executable.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 /// See Note [What is told apart] in told_apart.h.
 struct CacheKey {
@@ -30,4 +30,4 @@ std::shared_ptr<const Executable> find_or_make(
 void evict(const CacheKey& key);
 void evict_all();
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -2,7 +2,7 @@
 /// a trace may have calls on several devices.
 #include "grapnel/compile/plan_runner.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 namespace {
 
@@ -35,4 +35,4 @@ constinit const CallByCall the_runner;
 
 const PlanRunner& call_by_call() { return the_runner; }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

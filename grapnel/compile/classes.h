@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 class Classes {
  public:
@@ -24,4 +24,4 @@ class Classes {
   std::vector<uint32_t> parent_;
 };
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

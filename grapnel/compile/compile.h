@@ -21,8 +21,8 @@ template <class F>
 class Compiled {
  public:
   Compiled(F fn, const CompileOptions& options)
-      : fn_(std::move(fn)), session_(compile_detail::make_session(options)) {
-    if (options.replay) replays_ = std::make_shared<compile_detail::Replays>(session_);
+      : fn_(std::move(fn)), session_(compiler::make_session(options)) {
+    if (options.replay) replays_ = std::make_shared<compiler::Replays>(session_);
   }
 
   /// Calls the function and computes everything it returns or leaves behind.
@@ -30,12 +30,12 @@ class Compiled {
     requires std::invocable<F&, Args...>
   std::invoke_result_t<F&, Args...> operator()(Args&&... args) {
     using Result = std::invoke_result_t<F&, Args...>;
-    if (replays_ && !compile_detail::is_nested()) {
-      if constexpr (compile_detail::replayable<Result, Args...>)
-        return compile_detail::replay<Result, Args...>(*replays_, fn_, std::forward<Args>(args)...);
-      else compile_detail::refuse_types();
+    if (replays_ && !compiler::is_nested()) {
+      if constexpr (compiler::replayable<Result, Args...>)
+        return compiler::replay<Result, Args...>(*replays_, fn_, std::forward<Args>(args)...);
+      else compiler::refuse_types();
     }
-    compile_detail::CompileScope scope(session_);
+    compiler::CompileScope scope(session_);
     const base::UserCodeScope user;
     if constexpr (std::is_void_v<Result>) {
       std::invoke(fn_, std::forward<Args>(args)...);
@@ -51,18 +51,18 @@ class Compiled {
     }
   }
 
-  CompileStats stats() const { return compile_detail::stats_of(*session_); }
+  CompileStats stats() const { return compiler::stats_of(*session_); }
   /// Forgets the statistics and the graphs compiled for this function.
   void reset() {
-    compile_detail::reset(*session_);
+    compiler::reset(*session_);
     if (replays_) replays_->forget();
   }
   F& function() { return fn_; }
 
  private:
   F fn_;
-  std::shared_ptr<compile_detail::Session> session_;
-  std::shared_ptr<compile_detail::Replays> replays_;  ///< null unless asked for
+  std::shared_ptr<compiler::Session> session_;
+  std::shared_ptr<compiler::Replays> replays_;  ///< null unless asked for
 };
 
 /// A callable that does what `fn` does. Copies share statistics.

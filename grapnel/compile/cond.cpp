@@ -11,7 +11,7 @@
 #include "grapnel/ops/op_table.h"
 #include "grapnel/ops/record.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 namespace {
 
@@ -183,4 +183,4 @@ variable_list cond(const Tensor& pred, Branch if_true, Branch if_false,
   return results;
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -8,7 +8,7 @@
 
 namespace grapnel {
 
-namespace compile_detail {
+namespace compiler {
 using Branch = std::function<variable_list(const variable_list&)>;
 variable_list cond(const Tensor& pred, Branch if_true, Branch if_false,
                    const variable_list& operands);
@@ -35,7 +35,7 @@ Branch as_branch(F f) {
     }
   };
 }
-}  // namespace compile_detail
+}  // namespace compiler
 
 /// `f(operands)` if `pred`, one element, is true, else `g(operands)`. While recording, the graph
 /// decides when it runs. Both branches must give results of one shape and type, use no other tensor
@@ -43,8 +43,8 @@ Branch as_branch(F f) {
 /// before.
 template <class F, class G>
 Tensor cond(const Tensor& pred, F f, G g, const variable_list& operands) {
-  return compile_detail::cond(pred, compile_detail::as_branch(std::move(f)),
-                              compile_detail::as_branch(std::move(g)), operands)[0];
+  return compiler::cond(pred, compiler::as_branch(std::move(f)),
+                              compiler::as_branch(std::move(g)), operands)[0];
 }
 template <class F, class G>
 Tensor cond(const Tensor& pred, F f, G g, const Tensor& operand) {

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "grapnel/autograd/grad_mode.h"
+#include "grapnel/base/context.h"
 #include "grapnel/base/source_site.h"
 #include "grapnel/capture/graph_reader.h"
 #include "grapnel/capture/key.h"
@@ -11,21 +12,20 @@
 #include "grapnel/compile/memory.h"
 #include "grapnel/ops/evaluator.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using namespace capture;
-
-namespace {
-
-/// Functions for one key that are kept: more than a program needs whose sizes settle down.
-constexpr size_t kMostFunctions = 16;
 
 /// Compilers that this thread is asking, innermost first.
 struct Asking {
   const GraphCompiler* compiler;
   const Asking* outer;
 };
-constinit thread_local const Asking* asking = nullptr;
+
+namespace {
+
+/// Functions for one key that are kept: more than a program needs whose sizes settle down.
+constexpr size_t kMostFunctions = 16;
 
 /// A trace as a graph: what it reads of the memory from outside, and what is wanted of it.
 struct Ends {
@@ -124,8 +124,10 @@ class Custom final : public Executable {
   Runner ask(const Trace& trace, const Ends& ends, const std::vector<Tensor>& inputs) const {
     struct Scope {
       Asking now;
-      explicit Scope(const GraphCompiler* compiler) : now{compiler, asking} { asking = &now; }
-      ~Scope() { asking = now.outer; }
+      explicit Scope(const GraphCompiler* compiler) : now{compiler, this_context.asking} {
+        this_context.asking = &now;
+      }
+      ~Scope() { this_context.asking = now.outer; }
     } scope(compiler_.get());
     const base::UserCodeScope user;
     return compiler_->compile(graph_of(trace, ends.inputs, ends.outputs), inputs);
@@ -200,10 +202,10 @@ std::unique_ptr<Executable> make_custom(const Trace& trace, const CompileOptions
 }
 
 void refuse_inside(const CompileOptions& options) {
-  for (const Asking* a = asking; a && options.compiler; a = a->outer)
+  for (const Asking* a = this_context.asking; a && options.compiler; a = a->outer)
     check(a->compiler->identity() != options.compiler->identity(),
           "GraphCompiler: while it compiled a graph, it called a function that it compiles "
           "itself.\nCall the function with another backend, or uncompiled.");
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -12,7 +12,7 @@
 #include "grapnel/capture/graph_reader.h"
 #include "grapnel/codegen/jit.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using namespace capture;
 
@@ -166,4 +166,4 @@ void dump(std::ostream& stream, const Trace& trace, const Simplified& simplified
   stream << out.str() << std::flush;
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

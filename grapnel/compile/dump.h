@@ -10,7 +10,7 @@
 #include "grapnel/compile/passes.h"
 #include "grapnel/compile/plan.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 /// Where graphs go as they are made: what set_dump_stream said, else the file named by
 /// GRAPNEL_DUMP, else null.
@@ -22,4 +22,4 @@ void set_dump_stream(std::ostream* out);
 void dump(std::ostream& stream, const capture::Trace& trace, const Simplified& simplified,
           const Plan& plan);
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -6,7 +6,7 @@
 #include "grapnel/capture/trace.h"
 #include "grapnel/compile/options.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 /// What one run moved through fused kernels.
 struct RunCounts {
@@ -28,4 +28,4 @@ std::unique_ptr<Executable> make_op_by_op();
 std::unique_ptr<Executable> make_executable(const capture::Trace& trace,
                                             const CompileOptions& options);
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

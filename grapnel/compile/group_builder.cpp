@@ -6,7 +6,7 @@
 #include "grapnel/ops/defs/copy.h"
 #include "grapnel/ops/op_table.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using namespace capture;
 using codegen::BlockProgram;
@@ -234,4 +234,4 @@ Group GroupBuilder::finish() {
   return std::move(group_);
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

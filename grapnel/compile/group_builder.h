@@ -4,7 +4,7 @@
 #include "grapnel/compile/classes.h"
 #include "grapnel/compile/plan.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 /// Operands that an elementwise call reads start here; a copy does not look at what it overwrites.
 size_t first_operand(const capture::Instruction& call);
@@ -85,4 +85,4 @@ class GroupBuilder {
   std::vector<Write> writes_;
 };
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

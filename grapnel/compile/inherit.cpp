@@ -4,7 +4,7 @@
 
 #include "grapnel/compile/sweeps.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using namespace capture;
 
@@ -112,4 +112,4 @@ void let_inherit(const Plan& plan, Trace& trace) {
   }
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -4,7 +4,7 @@
 #include "grapnel/compile/classes.h"
 #include "grapnel/compile/plan.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 /// Lists them in the plan, which is complete otherwise.
 void find_heirs(const capture::Trace& trace, Classes& sequence, Plan& plan);
@@ -12,4 +12,4 @@ void find_heirs(const capture::Trace& trace, Classes& sequence, Plan& plan);
 /// Gives operands the memory of their heirs. Before anything has run.
 void let_inherit(const Plan& plan, capture::Trace& trace);
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-namespace grapnel::compile_detail::log {
+namespace grapnel::compiler::log {
 
 namespace {
 bool names(std::string_view list, std::string_view topic) {
@@ -28,4 +28,4 @@ bool enabled(Topic topic) {
 
 void write(const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }
 
-}  // namespace grapnel::compile_detail::log
+}  // namespace grapnel::compiler::log

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace grapnel::compile_detail::log {
+namespace grapnel::compiler::log {
 
 enum class Topic { compile, backward };
 bool enabled(Topic topic);
@@ -15,4 +15,4 @@ void compile(Text&& text) {
   if (enabled(Topic::compile)) write("grapnel compile: " + text());
 }
 
-}  // namespace grapnel::compile_detail::log
+}  // namespace grapnel::compiler::log

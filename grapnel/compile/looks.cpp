@@ -5,7 +5,7 @@
 
 #include "grapnel/ops/define.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using namespace capture;
 
@@ -214,4 +214,4 @@ std::vector<uint32_t> with_looks_at_their_hosts(const Trace& trace,
   return Looks(trace, skipped, sequence).order();
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

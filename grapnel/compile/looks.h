@@ -4,7 +4,7 @@
 #include "grapnel/compile/classes.h"
 #include "grapnel/compile/plan.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 /// The calls to be placed, in the order in which to place them: that of the trace, except that
 /// looks wait for their hosts; see Note [Looks] in plan.h. `sequence`: values with equal sequences,
@@ -13,4 +13,4 @@ std::vector<uint32_t> with_looks_at_their_hosts(const capture::Trace& trace,
                                                 const std::vector<bool>& skipped,
                                                 Classes& sequence);
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -3,7 +3,7 @@
 #include "grapnel/base/place.h"
 #include "grapnel/ops/evaluator.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using namespace capture;
 
@@ -72,4 +72,4 @@ void run_call(const Trace& trace, const Instruction& call, Memory& memory) {
   }
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -4,7 +4,7 @@
 
 #include "grapnel/capture/trace.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 class Memory {
  public:
@@ -44,4 +44,4 @@ struct Operands {
 /// Computes one call with the eager kernels. Errors name the op and where it was called.
 void run_call(const capture::Trace& trace, const capture::Instruction& call, Memory& memory);
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -5,7 +5,7 @@
 #include "grapnel/compile/memory.h"
 #include "grapnel/compile/observe.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using namespace capture;
 
@@ -72,4 +72,4 @@ class OpByOp final : public Executable {
 
 std::unique_ptr<Executable> make_op_by_op() { return std::make_unique<OpByOp>(); }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -7,7 +7,7 @@
 #include "grapnel/ops/defs/copy.h"
 #include "grapnel/ops/op_table.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using namespace capture;
 
@@ -203,4 +203,4 @@ void redirect(Trace& trace, const Simplified& simplified) {
       trace.values[v].slot = to;
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -6,7 +6,7 @@
 #include "grapnel/base/system_memory.h"
 #include "grapnel/capture/trace.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 /// The steps from a trace to an executable.
 enum class Stage : uint8_t { none, passes, plan, kernels };
@@ -44,4 +44,4 @@ void verify(const capture::Trace& trace, const Simplified& simplified);
 /// Makes values over slots that have a twin look at the twin.
 void redirect(capture::Trace& trace, const Simplified& simplified);
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -10,7 +10,7 @@
 #include "grapnel/compile/sweeps.h"
 #include "grapnel/ops/define.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using namespace capture;
 
@@ -68,7 +68,7 @@ class Planner {
   bool is_full(const Instruction& c, size_t operand) const {
     return t_.sizes_of(value(t_.inputs_of(c)[operand])) == t_.sizes_of(value(t_.outputs_of(c)[0]));
   }
-  bool same_place(ValueId a, ValueId b) const { return compile_detail::same_place(t_, a, b); }
+  bool same_place(ValueId a, ValueId b) const { return compiler::same_place(t_, a, b); }
 
   void find_classes() {
     for (const Instruction& c : t_.calls) {
@@ -435,4 +435,4 @@ Plan make_plan(const Trace& trace, const std::vector<bool>& skipped, PlanOptions
   return Planner(trace, skipped, options).make();
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -73,7 +73,7 @@
 #include "grapnel/capture/trace.h"
 #include "grapnel/codegen/block_program.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 struct Group {
   /// A block input: `value` broadcast to the shape of `shape`.
@@ -170,4 +170,4 @@ void verify(const capture::Trace& trace, const std::vector<bool>& skipped, const
 /// Whether two values over one slot have the same element at the same place of a sequence.
 bool same_place(const capture::Trace& trace, capture::ValueId a, capture::ValueId b);
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -7,7 +7,7 @@
 #include "grapnel/compile/prologues.h"
 #include "grapnel/compile/sweeps.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using namespace capture;
 
@@ -90,4 +90,4 @@ Plan finish_plan(const Trace& t, std::vector<Item> items, std::vector<Group> gro
   return plan;
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

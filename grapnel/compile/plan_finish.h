@@ -6,10 +6,10 @@
 #include "grapnel/compile/classes.h"
 #include "grapnel/compile/plan.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 /// Leaves out what nobody looks at, forms sweeps and prologues, and says when memory is free.
 Plan finish_plan(const capture::Trace& trace, std::vector<Item> items, std::vector<Group> groups,
                  const PlanOptions& options, Classes& sequence, Classes& shape);
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -7,7 +7,7 @@
 #include "grapnel/compile/memory.h"
 #include "grapnel/compile/plan.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 /// A plan with what a device needs to run it, such as machine code.
 class PreparedPlan {
@@ -34,4 +34,4 @@ class PlanRunner {
 const PlanRunner& runner_of(Device device);
 const PlanRunner& call_by_call();
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -8,7 +8,7 @@
 #include "grapnel/compile/prologues.h"
 #include "grapnel/compile/sweeps.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using namespace capture;
 
@@ -174,4 +174,4 @@ void verify(const Trace& trace, const std::vector<bool>& skipped, const Plan& pl
   }
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -4,7 +4,7 @@
 
 #include "grapnel/compile/sweeps.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using namespace capture;
 
@@ -93,4 +93,4 @@ void find_prologues(const Trace& trace, Plan& plan) {
     if (!swept[i]) plan.items[i].prologue = finder.prepares_product(i);
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

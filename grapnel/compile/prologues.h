@@ -3,7 +3,7 @@
 
 #include "grapnel/compile/plan.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 /// Marks the items that can run together with the product behind them.
 void find_prologues(const capture::Trace& trace, Plan& plan);
@@ -11,4 +11,4 @@ void find_prologues(const capture::Trace& trace, Plan& plan);
 /// The product that item `i` is or begins with, or kNone.
 uint32_t product_at(const Plan& plan, size_t i);
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

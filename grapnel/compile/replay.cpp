@@ -29,7 +29,7 @@ std::atomic<bool>& audit_mode() {
 
 void set_replay_audit(bool on) { audit_mode() = on; }
 
-namespace compile_detail {
+namespace compiler {
 
 using namespace capture;
 
@@ -377,5 +377,5 @@ void Replays::forget() {
   kept_->entries.clear();
 }
 
-}  // namespace compile_detail
+}  // namespace compiler
 }  // namespace grapnel

@@ -34,7 +34,7 @@ namespace grapnel {
 /// GRAPNEL_AUDIT=replay.
 void set_replay_audit(bool on);
 
-namespace compile_detail {
+namespace compiler {
 
 /// Structs that list their members: `static void visit(auto& self, auto&& fn)` calls fn on each of
 /// them.
@@ -261,5 +261,5 @@ Result replay(Replays& replays, F& fn, Args&&... args) {
   return std::move(*result);
 }
 
-}  // namespace compile_detail
+}  // namespace compiler
 }  // namespace grapnel

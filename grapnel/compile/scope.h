@@ -13,7 +13,7 @@ namespace record {
 class RecordScope;
 }
 
-namespace compile_detail {
+namespace compiler {
 
 class Session;
 std::shared_ptr<Session> make_session(const CompileOptions& options);
@@ -39,5 +39,5 @@ class CompileScope {
   std::unique_ptr<record::RecordScope> scope_;
 };
 
-}  // namespace compile_detail
+}  // namespace compiler
 }  // namespace grapnel

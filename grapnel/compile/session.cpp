@@ -50,11 +50,11 @@ int64_t CompileCounter::graphs() const { return graphs_of_program - start_; }
 void CompileCounter::reset() { start_ = graphs_of_program; }
 
 void reset_compile_cache() {
-  compile_detail::evict_all();
+  compiler::evict_all();
   capture::forget_hook_bodies();
 }
 
-namespace compile_detail {
+namespace compiler {
 
 using namespace capture;
 
@@ -253,5 +253,5 @@ void CompileScope::finish() {
   if (scope_) scope_->finish();
 }
 
-}  // namespace compile_detail
+}  // namespace compiler
 }  // namespace grapnel

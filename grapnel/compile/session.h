@@ -8,7 +8,7 @@
 #include "grapnel/capture/recorder.h"
 #include "grapnel/compile/scope.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 class Session final : public record::Sink {
  public:
@@ -39,4 +39,4 @@ class Session final : public record::Sink {
   std::vector<capture::Words> compiled_;  ///< keys in the cache
 };
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

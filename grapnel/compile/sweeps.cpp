@@ -6,7 +6,7 @@
 
 #include "grapnel/ops/define.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using namespace capture;
 
@@ -317,4 +317,4 @@ void find_sweeps(const Trace& trace, Classes& sequence, Classes& shape, Plan& pl
   if (!plan.sweeps.empty()) find_locals(trace, sequence, plan);
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -4,7 +4,7 @@
 #include "grapnel/compile/classes.h"
 #include "grapnel/compile/plan.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 /// Reorders the items of the plan, where nobody can tell, so that the parts of each sweep are
 /// neighbours, and lists the sweeps. `sequence`, `shape`: values with equal sequences and equal
@@ -30,4 +30,4 @@ void for_each_touched_slot(const capture::Trace& t, const Plan& plan, const Item
     for (const uint32_t call : plan.groups[static_cast<size_t>(item.group)].calls) touch(call);
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

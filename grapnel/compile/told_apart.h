@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 /// Facts about a call, in the order of kFacts.
 enum class Fact : uint8_t {
@@ -82,4 +82,4 @@ constexpr bool in_order() {
 }
 static_assert(in_order());
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

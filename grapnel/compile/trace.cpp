@@ -4,7 +4,7 @@
 #include "grapnel/base/source_site.h"
 #include "grapnel/capture/graph_reader.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 namespace {
 
@@ -43,4 +43,4 @@ Graph trace_list(const std::function<std::vector<Tensor>(const std::vector<Tenso
   return capture::graph_of(scope.recorder(), inputs, results);
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

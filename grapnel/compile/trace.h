@@ -9,7 +9,7 @@
 
 namespace grapnel {
 
-namespace compile_detail {
+namespace compiler {
 Graph trace_list(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& fn,
                  const std::vector<Tensor>& inputs);
 }
@@ -19,7 +19,7 @@ Graph trace_list(const std::function<std::vector<Tensor>(const std::vector<Tenso
 /// a Tensor or a list of them.
 template <class F>
 Graph trace(F&& fn, const std::vector<Tensor>& inputs) {
-  return compile_detail::trace_list(
+  return compiler::trace_list(
       [&](const std::vector<Tensor>& x) -> std::vector<Tensor> {
         auto as_list = [](auto&& result) -> std::vector<Tensor> {
           if constexpr (std::is_convertible_v<decltype(result), Tensor>) return {Tensor(result)};

@@ -120,7 +120,7 @@ void InvokeCall::run(Inputs inputs, std::span<Tensor> out) const {
 void InvokeCall::run_with(Loans& loans, Inputs inputs, std::span<Tensor> out) const {
   variable_list arguments;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const bool other = invoke_detail::OnOtherTensors::active && given[i].defined() &&
+    const bool other = this_context.on_other_tensors && given[i].defined() &&
                        given[i].impl().storage != inputs[i]->impl().storage;
     const auto on_loan = i < lent.size() ? lent[i] : std::nullopt;
     if (other) arguments.push_back(*inputs[i]);

@@ -27,19 +27,6 @@ using Body = std::function<variable_list(const variable_list&)>;
 /// An effect is opaque, but no code of the user's that must run in eager's order: it may run after
 /// hooks that were called later.
 enum class Kind : uint8_t { traced, opaque, effect };
-/// While it lives, calls of recorded functions on this thread are given the tensors that are there
-/// instead of those that they were recorded with: a graph runs on other inputs.
-class OnOtherTensors {
- public:
-  OnOtherTensors() : outer_(std::exchange(active, true)) {}
-  ~OnOtherTensors() { active = outer_; }
-  OnOtherTensors(const OnOtherTensors&) = delete;
-  OnOtherTensors& operator=(const OnOtherTensors&) = delete;
-  static inline constinit thread_local bool active = false;
-
- private:
-  const bool outer_;
-};
 /// Runs or records the call. The first `outputs` inputs say what the results look like.
 variable_list call(Kind kind, Body body, const variable_list& inputs, size_t outputs);
 

@@ -10,8 +10,8 @@
 
 namespace grapnel::python {
 
-using compile_detail::CompileScope;
-using compile_detail::Session;
+using compiler::CompileScope;
+using compiler::Session;
 
 namespace {
 
@@ -21,7 +21,7 @@ struct PyCompiled {
   vectorcallfunc call;
   PyObject* function;
   std::shared_ptr<Session> session;
-  std::shared_ptr<compile_detail::Replays> replays;  ///< null unless asked for
+  std::shared_ptr<compiler::Replays> replays;  ///< null unless asked for
 };
 
 PyTypeObject* the_type = nullptr;
@@ -49,7 +49,7 @@ PyObject* call(PyObject* object, PyObject* const* arguments, size_t count, PyObj
     const auto session = self_of(object)->session;
     const auto replays = self_of(object)->replays;
     const nb::object function = nb::borrow(self_of(object)->function);
-    if (replays && !compile_detail::is_nested())
+    if (replays && !compiler::is_nested())
       return replay(*replays, function, arguments, count, names).release().ptr();
     nb::object result;
     {
@@ -206,8 +206,8 @@ nb::object make(nb::handle function, const CompileOptions& options) {
   if (!out.is_valid()) throw nb::python_error();
   PyCompiled* const self = self_of(out.ptr());
   new (&self->session) std::shared_ptr(std::make_shared<Session>(options));
-  new (&self->replays) std::shared_ptr<compile_detail::Replays>();
-  if (options.replay) self->replays = std::make_shared<compile_detail::Replays>(self->session);
+  new (&self->replays) std::shared_ptr<compiler::Replays>();
+  if (options.replay) self->replays = std::make_shared<compiler::Replays>(self->session);
   self->call = call;
   self->function = function.inc_ref().ptr();
   return out;

@@ -28,7 +28,7 @@ class PyGraphCompiler final : public GraphCompiler {
 
 /// Calls a pure function, or replays what it did with such arguments. The arguments are those of a
 /// vectorcall.
-nb::object replay(compile_detail::Replays& replays, const nb::object& function,
+nb::object replay(compiler::Replays& replays, const nb::object& function,
                   PyObject* const* arguments, size_t count, PyObject* names);
 
 }  // namespace grapnel::python

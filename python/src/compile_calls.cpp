@@ -42,9 +42,9 @@ void bind_calls(nb::module_& m) {
     const LetGo afterwards;
     variable_list out;
     {
-      compile_detail::Branch yes = function_of(first, "branch"), no = function_of(second, "branch");
+      compiler::Branch yes = function_of(first, "branch"), no = function_of(second, "branch");
       const WithoutInterpreter others_run;
-      out = compile_detail::cond(pred, std::move(yes), std::move(no), operands.values);
+      out = compiler::cond(pred, std::move(yes), std::move(no), operands.values);
     }
     return result(out);
   });

@@ -127,7 +127,7 @@ void bind_graphs(nb::module_& m) {
       });
     };
     const WithoutInterpreter others_run;
-    return compile_detail::trace_list(fn, inputs.values);
+    return compiler::trace_list(fn, inputs.values);
   });
 }
 

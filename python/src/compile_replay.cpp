@@ -4,8 +4,8 @@
 
 namespace grapnel::python {
 
-using compile_detail::Replays;
-using compile_detail::ReplayValues;
+using compiler::Replays;
+using compiler::ReplayValues;
 
 namespace {
 

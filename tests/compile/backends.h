@@ -17,7 +17,7 @@ void on_each_backend(Fn&& fn, CompileOptions options = {}) {
   for (Backend backend : kBackends) {
     CAPTURE(name(backend));
     reset_compile_cache();
-    compile_detail::pass_options().background_kernels = false;
+    compiler::pass_options().background_kernels = false;
     options.backend = backend;
     fn(options);
   }

@@ -429,7 +429,7 @@ TEST_CASE("compiled.86 an outer scope may not end before an inner one") {
 
 TEST_CASE("scopes of backward end before their block does, and share what they remember") {
   reset_compile_cache();
-  const auto session = std::make_shared<compile_detail::Session>(CompileOptions{});
+  const auto session = std::make_shared<compiler::Session>(CompileOptions{});
   const Tensor x = ones({2}, requires_grad());
   for (int i = 0; i < 2; ++i) {
     x.reset_grad();

@@ -42,7 +42,7 @@ TEST_CASE("what does not follow a product element by element, or writes outside,
           kept.add_(matmul(x, w) * 0.5);
           return Tensors{};
         }) == "matmul [mul add]");
-  const WithPasses none([](compile_detail::PassOptions& o) { o.epilogues = false; });
+  const WithPasses none([](compiler::PassOptions& o) { o.epilogues = false; });
   CHECK(plan([&] { return relu(matmul(x, w)); }) == "matmul relu");
 }
 
@@ -51,7 +51,7 @@ TEST_CASE(
   const Tensor x = rand({8, 16}), w = rand({16, 8}), r = rand({8, 8});
   auto group = [](const Planned& p) { return p.plan.groups.at(0); };
   auto own = [](const Planned& p) {
-    const compile_detail::Group& g = p.plan.groups.at(0);
+    const compiler::Group& g = p.plan.groups.at(0);
     return g.product.memory ==
            p.trace.values[p.trace.outputs_of(p.trace.calls[g.product.call])[0]].slot;
   };
@@ -227,7 +227,7 @@ TEST_CASE("convolutions take bias, activation and mask along, forward and backwa
 
 TEST_CASE("one graph serves every batch size, none included") {
   manual_seed(7);
-  const WithPasses restored([](compile_detail::PassOptions& o) { o.background_kernels = false; });
+  const WithPasses restored([](compiler::PassOptions& o) { o.background_kernels = false; });
   const Tensor w = randn({300, 50}), b = randn({300});
   auto run = [&](const Tensor& x) { return relu(linear(x, w, b)) * 2.0; };
   auto f = compile(run);
@@ -241,14 +241,14 @@ TEST_CASE("one graph serves every batch size, none included") {
 }
 
 TEST_CASE("a product that only its epilogue reads is never stored") {
-  const WithPasses restored([](compile_detail::PassOptions& o) { o.background_kernels = false; });
+  const WithPasses restored([](compiler::PassOptions& o) { o.background_kernels = false; });
   const int64_t bytes = 256 * 1024 * 4;
   const Tensor x = randn({256, 64}), w = randn({1024, 64}), b = randn({1024});
   auto run = [&] { return relu(linear(x, w, b)); };
   const size_t eager = peak_of(run);
   auto f = compile(run);
   const auto with = static_cast<int64_t>(peak_of(f));
-  compile_detail::pass_options().epilogues = false;
+  compiler::pass_options().epilogues = false;
   reset_compile_cache();
   auto g = compile(run);
   const auto without = static_cast<int64_t>(peak_of(g));
@@ -260,7 +260,7 @@ TEST_CASE("a product that only its epilogue reads is never stored") {
 }
 
 TEST_CASE("a compiled step with products needs no more memory than an eager one") {
-  const WithPasses restored([](compile_detail::PassOptions& o) { o.background_kernels = false; });
+  const WithPasses restored([](compiler::PassOptions& o) { o.background_kernels = false; });
   for (const DType type : {kFloat32, kBFloat16}) {
     CAPTURE(type);
     const Tensor x = randn({128, 200}).to(type), w1 = randn({300, 200}).to(type).requires_grad_(),
@@ -283,7 +283,7 @@ TEST_CASE(
     "a plan is checked: a product must not be computed in memory that its group still reads") {
   const Tensor x = rand({8, 16}), w = rand({16, 8}), r = rand({8, 8});
   Planned p = planned([&] { return (r * 2.0).add_(matmul(x, w)); });
-  compile_detail::Group& g = p.plan.groups.at(0);
+  compiler::Group& g = p.plan.groups.at(0);
   REQUIRE(g.product);
   g.product.memory = p.trace.values[g.outputs.at(0).value].slot;
   CHECK_THROWS_AS(verify(p.trace, p.simplified.skipped, p.plan), InternalError);

@@ -296,7 +296,7 @@ TEST_CASE("an index out of range is an error even if nobody uses what it selects
 
 TEST_CASE("a graph that cannot be compiled has not happened") {
   reset_compile_cache();
-  compile_detail::pass_options().fails = compile_detail::Stage::plan;
+  compiler::pass_options().fails = compiler::Stage::plan;
   const Tensor w = ones({3}, requires_grad()), g = ones({3});
   w.set_grad(g);
   auto f = compile(
@@ -307,7 +307,7 @@ TEST_CASE("a graph that cannot be compiled has not happened") {
       },
       {.on_failure = OnFailure::error});
   CHECK_THROWS_AS(f(), Error);
-  compile_detail::pass_options().fails = compile_detail::Stage::none;
+  compiler::pass_options().fails = compiler::Stage::none;
   CHECK(w.grad().is_same(g));
   CHECK(w.detach().equal(ones({3})));
   CHECK(w._version() == 0);

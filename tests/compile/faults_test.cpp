@@ -11,8 +11,8 @@
 
 using namespace grapnel;
 using codegen::JitFault;
-using compile_detail::PassOptions;
-using compile_detail::Stage;
+using compiler::PassOptions;
+using compiler::Stage;
 
 namespace {
 
@@ -28,12 +28,12 @@ class FreshCaches {
     char name[] = "/tmp/grapnel-test-XXXXXX";
     folder = mkdtemp(name);
     setenv("GRAPNEL_CACHE_DIR", folder.c_str(), 1);
-    compile_detail::pass_options().background_kernels = false;
+    compiler::pass_options().background_kernels = false;
     forget();
   }
   ~FreshCaches() {
     codegen::set_jit_fault_for_testing(JitFault::none);
-    compile_detail::pass_options() = before_;
+    compiler::pass_options() = before_;
     forget();
     unsetenv("GRAPNEL_CACHE_DIR");
     std::error_code ignored;
@@ -47,7 +47,7 @@ class FreshCaches {
   std::filesystem::path folder;
 
  private:
-  const PassOptions before_ = compile_detail::pass_options();
+  const PassOptions before_ = compiler::pass_options();
 };
 
 }  // namespace
@@ -57,7 +57,7 @@ TEST_CASE("a compile that fails falls back to running call by call, with the sam
   for (const Stage stage : {Stage::passes, Stage::plan, Stage::kernels}) {
     CAPTURE(static_cast<int>(stage));
     const FreshCaches fresh;
-    compile_detail::pass_options().fails = stage;
+    compiler::pass_options().fails = stage;
     auto f = compile(work);
     CHECK(f(x).equal(work(x)));
     CHECK(f(x).equal(work(x)));
@@ -71,10 +71,10 @@ TEST_CASE("with OnFailure::error a compile that fails is an error, and the next 
   for (const Stage stage : {Stage::passes, Stage::plan, Stage::kernels}) {
     CAPTURE(static_cast<int>(stage));
     const FreshCaches fresh;
-    compile_detail::pass_options().fails = stage;
+    compiler::pass_options().fails = stage;
     auto f = compile(work, {.on_failure = OnFailure::error});
     CHECK_THROWS_WITH_AS(f(x), "compile: backend fused failed: a test asked for a failure.", Error);
-    compile_detail::pass_options().fails = Stage::none;
+    compiler::pass_options().fails = Stage::none;
     if (codegen::kernel_for({})->state() == codegen::Kernel::State::ready)
       CHECK(f(x).equal(work(x)));
   }

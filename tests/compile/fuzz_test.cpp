@@ -39,7 +39,7 @@ Outcome outcome_of(const RandomProgram& program, Run&& run) {
 TEST_CASE("random programs give the same bits compiled as in eager mode, on each backend") {
   const uint64_t first = from_environment("GRAPNEL_FUZZ_SEED", 1),
                  count = from_environment("GRAPNEL_FUZZ_PROGRAMS", 300);
-  compile_detail::pass_options().background_kernels =
+  compiler::pass_options().background_kernels =
       from_environment("GRAPNEL_FUZZ_INTERPRET", 0) != 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     CAPTURE(seed);

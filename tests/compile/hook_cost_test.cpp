@@ -28,7 +28,7 @@ struct Cost {
 Cost cost_of_step(bool hooked, std::vector<Tensor>* norms) {
   reset_compile_cache();
   manual_seed(1);
-  compile_detail::pass_options().background_kernels = false;
+  compiler::pass_options().background_kernels = false;
   Net net;
   if (hooked)
     for (const Tensor& p : net.parameters())

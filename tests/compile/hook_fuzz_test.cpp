@@ -28,7 +28,7 @@ TEST_CASE(
       {"both", true, true, false, {}},
       {"whole step", false, false, true, {}},
   };
-  compile_detail::pass_options().background_kernels = true;
+  compiler::pass_options().background_kernels = true;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     CAPTURE(seed);
     const std::vector<HookPass> want = HookProgram(seed, {}).run();

@@ -17,7 +17,7 @@ size_t heirs_of(Fn fn) {
 template <class Fn>
 void check_bits(Fn fn) {
   reset_compile_cache();
-  compile_detail::pass_options().background_kernels = false;
+  compiler::pass_options().background_kernels = false;
   const std::vector<Tensor> want = fn();
   auto f = compile(fn);
   for (int i = 0; i < 2; ++i) {

@@ -17,7 +17,7 @@ bool same_as_eager(Fn fn, const std::vector<Tensor>& arguments) {
     return out;
   };
   reset_compile_cache();
-  compile_detail::pass_options().background_kernels = false;
+  compiler::pass_options().background_kernels = false;
   auto f = compile(fn);
   const std::vector<Tensor> mine = copies(), its = copies();
   const std::vector<Tensor> got = f(mine), want = fn(its);
@@ -42,7 +42,7 @@ TEST_CASE("a look at a gradient and one at a parameter are taken in the kernel o
     return looks;
   };
   CHECK(planned(step).str() == "matmul [sub sum] matmul [mul sub sum add mul sub sum sub]");
-  const WithPasses none([](compile_detail::PassOptions& o) { o.looks = false; });
+  const WithPasses none([](compiler::PassOptions& o) { o.looks = false; });
   CHECK(planned(step).str() != "matmul [sub sum] matmul [mul sub sum add mul sub sum sub]");
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("a number that somebody holds is written in its place: what comes next
 }
 
 TEST_CASE("looks do not wait for a call behind which the memory holds something else") {
-  const WithPasses apart([](compile_detail::PassOptions& o) { o.sweeps = false; });
+  const WithPasses apart([](compiler::PassOptions& o) { o.sweeps = false; });
   const Tensor g = rand({4, 4}), w = rand({4, 4}), x = rand({4, 4});
   const Tensor places = zeros({4, 4}, kInt64);
   CHECK(planned([&] {
@@ -80,7 +80,7 @@ TEST_CASE("looks do not wait for a call behind which the memory holds something 
 }
 
 TEST_CASE("looks do not wait if that would keep memory, nor if they would crowd out their host") {
-  const WithPasses apart([](compile_detail::PassOptions& o) { o.sweeps = false; });
+  const WithPasses apart([](compiler::PassOptions& o) { o.sweeps = false; });
   const Tensor g = rand({4, 4}), w = rand({4, 4}), x = rand({4, 4});
   CHECK(planned([&] {
           const Tensor sum = (w * x.cumsum(0)).sum();

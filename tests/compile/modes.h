@@ -58,7 +58,7 @@ void in_all_modes(Most most, Fn&& fn, bool fullgraph = true) {
       for (const Backend backend : kBackends) {
         if (!capture && !compiled_backward && backend != Backend::eager) continue;
         reset_compile_cache();
-        compile_detail::pass_options().background_kernels = false;
+        compiler::pass_options().background_kernels = false;
         Mode mode;
         mode.capture = capture;
         mode.compiled_backward = compiled_backward;

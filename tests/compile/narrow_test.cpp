@@ -13,7 +13,7 @@ void check_bits(Fn fn) {
     CAPTURE(interpreted);
     reset_compile_cache();
     // The first run of a kernel that is made in the background is interpreted.
-    compile_detail::pass_options().background_kernels = interpreted;
+    compiler::pass_options().background_kernels = interpreted;
     auto f = compile(fn);
     const std::vector<Tensor> got = f();
     REQUIRE(got.size() == want.size());
@@ -27,7 +27,7 @@ void check_bits(Fn fn) {
 }  // namespace
 
 TEST_CASE("masks, bytes and bf16 have eager's bits in every layout") {
-  const WithPasses all([](compile_detail::PassOptions&) {});
+  const WithPasses all([](compiler::PassOptions&) {});
   manual_seed(5);
   const Tensor x = randn({50, 130}), w = randn({130, 130});
   for (const DType type : {kBool, kUInt8, kBFloat16}) {

@@ -2,7 +2,7 @@
 #include "tests/compile/plans.h"
 
 using namespace grapnel;
-using compile_detail::PassOptions;
+using compiler::PassOptions;
 
 namespace {
 
@@ -103,7 +103,7 @@ TEST_CASE("no pass changes a bit, alone or with the others") {
   for (int mask = 0; mask < 256; ++mask) {
     CAPTURE(mask);
     const WithPasses restored([](PassOptions&) {});
-    PassOptions& o = compile_detail::pass_options();
+    PassOptions& o = compiler::pass_options();
     o.dead_code = mask & 1;
     o.common_subexpressions = mask & 2;
     o.copies = mask & 4;

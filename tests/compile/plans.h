@@ -10,15 +10,15 @@ namespace grapnel {
 
 struct Planned {
   capture::Trace trace;
-  compile_detail::Simplified simplified;
-  compile_detail::Plan plan;
+  compiler::Simplified simplified;
+  compiler::Plan plan;
 
   /// The ops that run, in order; those of one kernel in brackets, those of one sweep in braces, ">"
   /// behind a prologue.
   std::string str() const {
     std::string text;
     size_t left = 0;
-    for (const compile_detail::Item& item : plan.items) {
+    for (const compiler::Item& item : plan.items) {
       if (!text.empty()) text += ' ';
       if (item.sweep >= 0) {
         left = plan.sweeps[static_cast<size_t>(item.sweep)].parts.size();
@@ -49,12 +49,12 @@ Planned planned(Fn&& fn) {
   struct Sink final : record::Sink {
     Planned result;
     void run(capture::Trace& trace) override {
-      const compile_detail::PassOptions& options = compile_detail::pass_options();
+      const compiler::PassOptions& options = compiler::pass_options();
       result.simplified = simplify(trace, options);
       verify(trace, result.simplified);
       result.trace = trace;
       redirect(result.trace, result.simplified);
-      result.plan = compile_detail::make_plan(
+      result.plan = compiler::make_plan(
           result.trace, result.simplified.skipped,
           {options.fusion, options.sweeps, options.epilogues, options.prologues, options.looks});
       verify(result.trace, result.simplified.skipped, result.plan);
@@ -71,16 +71,16 @@ Planned planned(Fn&& fn) {
 /// Sets a switch for the time of a test.
 class WithPasses {
  public:
-  explicit WithPasses(void (*set)(compile_detail::PassOptions&))
-      : before_(compile_detail::pass_options()) {
-    set(compile_detail::pass_options());
+  explicit WithPasses(void (*set)(compiler::PassOptions&))
+      : before_(compiler::pass_options()) {
+    set(compiler::pass_options());
   }
-  ~WithPasses() { compile_detail::pass_options() = before_; }
+  ~WithPasses() { compiler::pass_options() = before_; }
   WithPasses(const WithPasses&) = delete;
   WithPasses& operator=(const WithPasses&) = delete;
 
  private:
-  const compile_detail::PassOptions before_;
+  const compiler::PassOptions before_;
 };
 
 }  // namespace grapnel

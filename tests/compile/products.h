@@ -24,16 +24,16 @@ class Threads {
 /// and interpreted.
 template <class Fn>
 bool same_everywhere(Fn fn, const Tensors& inputs) {
-  const WithPasses restored([](compile_detail::PassOptions&) {});
+  const WithPasses restored([](compiler::PassOptions&) {});
   const Tensors want = fn(inputs);
   bool same = true;
   for (const int threads : {1, 2})
     for (const bool fused : {true, false})
       for (const bool background : {false, true}) {
         const Threads limit(threads);
-        compile_detail::pass_options().epilogues = fused;
-        compile_detail::pass_options().prologues = fused;
-        compile_detail::pass_options().background_kernels = background;
+        compiler::pass_options().epilogues = fused;
+        compiler::pass_options().prologues = fused;
+        compiler::pass_options().background_kernels = background;
         reset_compile_cache();
         auto f = compile(fn);
         const Tensors got = f(inputs);

@@ -40,7 +40,7 @@ TEST_CASE("what somebody else reads, or a product reads in another way, is compu
           t.copy_(matmul(h, w) * 2.0);
           return t;
         }).find('>') == std::string::npos);
-  const WithPasses none([](compile_detail::PassOptions& o) { o.prologues = false; });
+  const WithPasses none([](compiler::PassOptions& o) { o.prologues = false; });
   CHECK(plan([&] { return matmul(gelu(x), w); }) == "gelu matmul");
 }
 
@@ -117,7 +117,7 @@ TEST_CASE("images are prepared run by run, forward and for the gradient") {
 
 TEST_CASE("an operand that only a product reads is never stored") {
   if (!codegen::llvm_module().api) return;  // interpreted, it is stored
-  const WithPasses restored([](compile_detail::PassOptions& o) { o.background_kernels = false; });
+  const WithPasses restored([](compiler::PassOptions& o) { o.background_kernels = false; });
   const int64_t bytes = 4096 * 256 * 4, result = 4096 * 64 * 4;
   const Tensor x = randn({4096, 256}), w = randn({256, 64});
   auto run = [&] { return matmul(gelu(x), w); };
@@ -130,7 +130,7 @@ TEST_CASE("an operand that only a product reads is never stored") {
 }
 
 TEST_CASE("operands that would have to live longer than eager mode keeps them are let go of") {
-  const WithPasses restored([](compile_detail::PassOptions& o) { o.background_kernels = false; });
+  const WithPasses restored([](compiler::PassOptions& o) { o.background_kernels = false; });
   const Tensor x = randn({2048, 64}), w = randn({64, 512});
   auto run = [&] {
     const Tensor a = x.cumsum(0), b = x.cumsum(1), c = a.cumsum(1);

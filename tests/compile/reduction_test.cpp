@@ -8,7 +8,7 @@ using namespace grapnel;
 
 namespace {
 
-const auto wait_for_kernels = [](compile_detail::PassOptions& o) { o.background_kernels = false; };
+const auto wait_for_kernels = [](compiler::PassOptions& o) { o.background_kernels = false; };
 
 std::vector<Tensor> reduced(const Tensor& x, const Shape& dims) {
   const Tensor y = x * 2 - x;

@@ -204,13 +204,13 @@ TEST_CASE("audit mode notices a function that is not pure") {
 
 TEST_CASE("what is replayed is kept as a graph of the arguments") {
   const Tensor w = rand({3});
-  auto session = std::make_shared<compile_detail::Session>(replaying());
-  compile_detail::Replays replays(session);
+  auto session = std::make_shared<compiler::Session>(replaying());
+  compiler::Replays replays(session);
   auto body = [&](const Tensor& x, const Tensor& y) { return std::make_pair((x + w) * 2.0, y); };
   using Result = std::pair<Tensor, Tensor>;
   const Tensor x = rand({3}), y = rand({2});
   for (int i = 0; i < 2; ++i)
-    compile_detail::replay<Result, const Tensor&, const Tensor&>(replays, body, x, y);
+    compiler::replay<Result, const Tensor&, const Tensor&>(replays, body, x, y);
   REQUIRE(replays.graphs().size() == 1);
   const Graph graph = replays.graphs()[0];
   CHECK(graph.str() ==

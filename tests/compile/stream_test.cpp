@@ -11,7 +11,7 @@ using namespace grapnel;
 namespace {
 
 /// Everything counts as large.
-const auto stream_all = [](compile_detail::PassOptions& o) {
+const auto stream_all = [](compiler::PassOptions& o) {
   o.stream_bytes = 0;
   o.background_kernels = false;
 };
@@ -64,7 +64,7 @@ TEST_CASE("only groups that are larger than the last cache stream") {
   if (!codegen::llvm_module().api) return;  // there are no kernels to count
   auto kernels_of = [&](int64_t limit) {
     const WithPasses all(stream_all);
-    compile_detail::pass_options().stream_bytes = limit;
+    compiler::pass_options().stream_bytes = limit;
     reset_compile_cache();
     codegen::reset_jit_for_testing();
     const Tensor a = rand({1024}), b = rand({1024});

@@ -28,7 +28,7 @@ bool same_as_eager(Fn fn, const Tensor& x) {
     return std::vector<Tensor>{y.detach(), y.requires_grad() ? leaf.grad() : Tensor()};
   };
   reset_compile_cache();
-  compile_detail::pass_options().background_kernels = false;
+  compiler::pass_options().background_kernels = false;
   auto f = compile(with_gradient);
   const std::vector<Tensor> got = f(x), want = with_gradient(x);
   return same_bits(got[0], want[0]) && (!want[1].defined() || same_bits(got[1], want[1]));
@@ -55,7 +55,7 @@ TEST_CASE("softmax and layer norm are one sweep each, also with their gradients"
 
 TEST_CASE(
     "a softmax reads its input twice and writes its result once; nothing else touches memory") {
-  compile_detail::pass_options().background_kernels = false;
+  compiler::pass_options().background_kernels = false;
   auto f = compile(softmax_rows);
   f(rand({64, 512}));
   const CompileStats s = f.stats();
@@ -153,7 +153,7 @@ TEST_CASE("a compiled step needs no more memory than an eager one") {
     norm_rows(softmax_rows(leaf) * leaf).sum().backward();
     return leaf.grad();
   };
-  compile_detail::pass_options().background_kernels = false;
+  compiler::pass_options().background_kernels = false;
   auto f = compile(run);
   CHECK(peak_of(f) <= peak_of(run));
 }

@@ -11,10 +11,10 @@
 #include "tests/ops/sweep.h"
 
 using namespace grapnel;
-using compile_detail::Fact;
-using compile_detail::FactLine;
-using compile_detail::kFacts;
-using compile_detail::Told;
+using compiler::Fact;
+using compiler::FactLine;
+using compiler::kFacts;
+using compiler::Told;
 
 namespace {
 
@@ -107,7 +107,7 @@ struct Circumstances {
   void change(Fact fact, Rng& rng) {
     Tensor& x = arguments[rng() % 3];
     const int64_t n = x.size(0);
-    compile_detail::PassOptions& passes = compile_detail::pass_options();
+    compiler::PassOptions& passes = compiler::pass_options();
     switch (fact) {
       case Fact::ops: captured.more_ops = static_cast<int>(rng() % 3); return;
       case Fact::settings: captured.dim = static_cast<int64_t>(rng() % 2); return;
@@ -183,10 +183,10 @@ struct Circumstances {
 };
 
 struct Restore {
-  const compile_detail::PassOptions passes = compile_detail::pass_options();
+  const compiler::PassOptions passes = compiler::pass_options();
   const int threads = get_num_threads();
   ~Restore() {
-    compile_detail::pass_options() = passes;
+    compiler::pass_options() = passes;
     set_num_threads(threads);
     set_default_dtype(kFloat32);
   }
@@ -258,7 +258,7 @@ void compare(const Circumstances& c, const Program& program, Call&& call, bool b
 
 TEST_CASE("a compiled function is right whatever has changed since its last call") {
   const Restore restore;
-  compile_detail::pass_options().background_kernels = false;
+  compiler::pass_options().background_kernels = false;
   const uint64_t first = from_environment("GRAPNEL_FUZZ_SEED", 1),
                  count = from_environment("GRAPNEL_FUZZ_PROGRAMS", 12);
   for (uint64_t seed = first; seed < first + count; ++seed) {
@@ -293,7 +293,7 @@ TEST_CASE("a compiled function is right whatever has changed since its last call
 
 TEST_CASE("a replayed function is right whatever has changed since its last call") {
   const Restore restore;
-  compile_detail::pass_options().background_kernels = false;
+  compiler::pass_options().background_kernels = false;
   const uint64_t first = from_environment("GRAPNEL_FUZZ_SEED", 1),
                  count = from_environment("GRAPNEL_FUZZ_PROGRAMS", 12);
   for (uint64_t seed = first; seed < first + count; ++seed) {

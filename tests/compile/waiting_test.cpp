@@ -13,7 +13,7 @@ namespace {
 template <class Activation>
 size_t peak_of_steps(int layers, bool captured, bool compiled_backward) {
   reset_compile_cache();
-  compile_detail::pass_options().background_kernels = false;
+  compiler::pass_options().background_kernels = false;
   const ThreadsScope one(1);  // how many threads have scratch memory at once is chance
   manual_seed(4);
   nn::Sequential net;
@@ -46,7 +46,7 @@ size_t peak_of_steps(int layers, bool captured, bool compiled_backward) {
 template <class Fn>
 void check_bits(Fn fn) {
   reset_compile_cache();
-  compile_detail::pass_options().background_kernels = false;
+  compiler::pass_options().background_kernels = false;
   const std::vector<Tensor> want = fn();
   auto f = compile(fn);
   for (int i = 0; i < 2; ++i) {

@@ -295,7 +295,7 @@ TEST_CASE("a NaN guard forgets what a compiled function that threw did not compu
 TEST_CASE("a NaN guard finds the same birthplace whether or not its looks wait") {
   for (const bool waiting : {false, true}) {
     CAPTURE(waiting);
-    compile_detail::pass_options().looks = waiting;
+    compiler::pass_options().looks = waiting;
     reset_compile_cache();
     nn::Linear layer(4, 3);
     optim::SGD sgd(layer->parameters(), optim::SGDOptions(0.1));

@@ -27,7 +27,6 @@ REASONS = {
     "codegen/llvm/guard.cpp": {"escape": "where LLVM's fatal errors end, in the module only", "reason": "their text"},
     "codegen/llvm/ir_value.h": {"current_": "of the kernel being made, in the module only"},
     "codegen/llvm/link.cpp": {"reported": "where LLVM's linker reports to, in the module only"},
-    "compile/custom.cpp": {"asking": "compilers that are being asked, against recursion"},
     "compile/cpu/group_run.cpp": {"thread_own": SCRATCH},
     "cpu/kernels/attention.cpp": {"own_memory": SCRATCH},
     "cpu/kernels/conv_im2col.cpp": {"own_scratch": SCRATCH},
@@ -38,7 +37,6 @@ REASONS = {
     "dist/executor.h": {"running": "declared there"},
     "dist/future.cpp": {"progress_while_waiting": "who drives communication while the thread waits, which changes no result"},
     "functions/assign.cpp": {"innermost": "what the expressions of the thread copied, found by tensor"},
-    "ops/invoke.h": {"active": "of the graph that runs, set around one call of it"},
     "ops/apply.cpp": {"spare_number": "an object kept ready"},
     "tensor/tensor.cpp": {"registered": "a count"},
 }

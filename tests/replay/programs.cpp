@@ -82,8 +82,8 @@ void hook_programs(uint64_t count) {
 
 int main(int argc, char** argv) {
   const uint64_t count = argc > 1 ? std::stoull(argv[1]) : 200;
-  compile_detail::set_dump_stream(&std::cout);
-  compile_detail::pass_options().stream_bytes = int64_t{1} << 25;  // as if every machine had the same caches
+  compiler::set_dump_stream(&std::cout);
+  compiler::pass_options().stream_bytes = int64_t{1} << 25;  // as if every machine had the same caches
   networks_of_bench();
   random_programs(count);
   hook_programs(count / 2);

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using namespace capture;
 
@@ -130,4 +130,4 @@ void Stream::write(const void* block, int64_t begin, int64_t n, const Span& span
   });
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -6,7 +6,7 @@
 #include "grapnel/codegen/block_program.h"
 #include "grapnel/cpu/kernels/table.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 /// Elements per block: a few dozen blocks fit in the first-level cache.
 inline constexpr int64_t kBlock = 1024;
@@ -105,4 +105,4 @@ class Stream {
   kernels::StoreFn store_;
 };
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

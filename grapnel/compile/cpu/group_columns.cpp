@@ -4,7 +4,7 @@
 #include "grapnel/base/thread_pool.h"
 #include "grapnel/compile/cpu/group_run.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using kernels::kReduceChunk;
 using kernels::kReduceLanes;
@@ -80,4 +80,4 @@ void GroupRun::run_columns(int64_t grain) const {
       });
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -6,7 +6,7 @@
 
 #include "grapnel/base/per_thread.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using namespace capture;
 using codegen::BlockProgram;
@@ -431,4 +431,4 @@ void GroupRun::finish() const {
     }
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

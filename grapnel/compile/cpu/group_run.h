@@ -9,7 +9,7 @@
 #include "grapnel/cpu/kernels/reduce_kernel.h"
 #include "grapnel/cpu/kernels/tile.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 /// How the elements of a group or sweep fall into rows and spans.
 struct Cut {
@@ -146,4 +146,4 @@ int64_t grain_for(int64_t steps);
 /// Buffers of this thread, reused from run to run.
 char* thread_scratch(size_t bytes);
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

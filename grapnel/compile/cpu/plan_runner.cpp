@@ -10,7 +10,7 @@
 #include "grapnel/compile/passes.h"
 #include "grapnel/compile/prologues.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using namespace capture;
 
@@ -151,4 +151,4 @@ const PlanRunner& runner_of(Device device) {
   return device.is_cpu() ? static_cast<const PlanRunner&>(the_runner) : call_by_call();
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -7,7 +7,7 @@
 #include "grapnel/cpu/kernels/table.h"
 #include "grapnel/cpu/tiled.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using namespace capture;
 using kernels::Tile;
@@ -206,4 +206,4 @@ bool run_prologue(const Item& item, const GroupCode& before, uint32_t number,
   return true;
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

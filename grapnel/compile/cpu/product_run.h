@@ -4,7 +4,7 @@
 
 #include "grapnel/compile/cpu/group_run.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 /// Runs a group that begins with a product.
 void run_epilogue(const GroupCode& group, capture::Trace& trace, Memory& memory, RunCounts& counts);
@@ -15,4 +15,4 @@ bool run_prologue(const Item& item, const GroupCode& before, uint32_t product,
                   const GroupCode& behind, capture::Trace& trace, Memory& memory,
                   RunCounts& counts);
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -4,7 +4,7 @@
 
 #include "grapnel/base/thread_pool.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 using namespace capture;
 using kernels::kReduceChunk;
@@ -168,4 +168,4 @@ bool run_sweep(const Sweep& sweep, std::span<const GroupCode> parts, Trace& trac
   return true;
 }
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler

@@ -5,7 +5,7 @@
 
 #include "grapnel/compile/cpu/group_run.h"
 
-namespace grapnel::compile_detail {
+namespace grapnel::compiler {
 
 void run_group(const GroupCode& group, capture::Trace& trace, Memory& memory, RunCounts& counts);
 
@@ -14,4 +14,4 @@ void run_group(const GroupCode& group, capture::Trace& trace, Memory& memory, Ru
 bool run_sweep(const Sweep& sweep, std::span<const GroupCode> parts, capture::Trace& trace,
                Memory& memory, RunCounts& counts);
 
-}  // namespace grapnel::compile_detail
+}  // namespace grapnel::compiler
