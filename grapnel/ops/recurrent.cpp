@@ -161,7 +161,7 @@ StepGradient step_backward(RecurrentCell cell, const Tensor& gh, const Tensor& g
 Outputs backward_by_steps(Inputs in, const RecurrentAttrs& a, const Tensor& more) {
   const RecurrentCell cell = cell_of(a);
   const DType type = in[0]->dtype();
-  const Tensor gy = computed(*in[0]), y = computed(*in[2]), kept = *in[3], h = computed(*in[4]),
+  const Tensor gy = computed(*in[0]), y = computed(*in[2]), kept = computed(*in[3]), h = computed(*in[4]),
                c = in[5]->defined() ? computed(*in[5]) : Tensor(), weight = computed(*in[6]);
   const int64_t time = y.size(0), n = y.size(2);
   Tensor gc = in[1]->defined() ? computed(*in[1]) : Tensor(), product = zeros_like(h),
@@ -238,8 +238,8 @@ void RecurrentBackward::infer(Inputs in, const Attrs& a, Specs& out) {
                 columns = checked_mul(gates_of(cell), features, "columns of all gates");
   const Tensor* of_one_type[] = {&gy, &gc, &y, &h, &c, &weight};
   check_types(name, of_one_type);
-  check(kept.dtype() == dtype_of(compute_type(y.dtype())), name, ": what was kept must be ",
-        dtype_of(compute_type(y.dtype())), ", got ", kept.dtype(), ".");
+  check_as<TypeError>(is_floating(kept.dtype()), name, ": what was kept must be numbers, got ",
+                      kept.dtype(), ".");
   check_shape(name, "the gradient", gy, y.shape());
   check_shape(name, "what was kept", kept,
               {time, batch, checked_mul(kept_of(cell), features, "what is kept")});
