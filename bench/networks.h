@@ -96,6 +96,13 @@ struct Gpt final : Net {
   }
 };
 
+/// A sequence to one of ten classes.
+struct Lstm final : Net {
+  nn::LSTM lstm{register_module("lstm", nn::LSTM(64, 256))};
+  nn::Linear head{register_module("head", nn::Linear(256, 10))};
+  Tensor forward(const Tensor& x) override { return head(std::get<0>(lstm(x)).select(0, -1)); }
+};
+
 /// A network with parameters set, and a batch for it.
 struct Workload {
   std::shared_ptr<Net> net;
@@ -106,6 +113,8 @@ struct Workload {
       net = std::make_shared<Mlp>(), x = numbers({64, 784}, 99, 2), y = labels({64}, 10);
     else if (model == "cnn")
       net = std::make_shared<Cnn>(), x = numbers({64, 1, 28, 28}, 99, 2), y = labels({64}, 10);
+    else if (model == "lstm")
+      net = std::make_shared<Lstm>(), x = numbers({64, 32, 64}, 99, 2), y = labels({32}, 10);
     else
       net = std::make_shared<Gpt>(), x = labels({8, kTime}, kVocabulary),
       y = labels({8 * kTime}, kVocabulary - 1);

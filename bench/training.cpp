@@ -1,7 +1,7 @@
-/// Whole training steps of three networks, eager and compiled. `bench/training.py` runs it beside
+/// Whole training steps of four networks, eager and compiled. `bench/training.py` runs it beside
 /// PyTorch.
 ///
-///   bench_training {mlp|cnn|gpt} {eager|compiled|apart} [steps]
+///   bench_training {mlp|cnn|lstm|gpt} {eager|compiled|apart} [steps]
 ///
 /// `apart` is compiled, with nothing fused to products. Prints the losses of the first steps, which
 /// PyTorch's have to match, the median time of a step and, on stderr, its memory.

@@ -45,6 +45,15 @@ class Cnn(nn.Module):
         return self.d(F.relu(self.c(h.flatten(1))))
 
 
+class Lstm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(64, 256), nn.Linear(256, 10)
+
+    def forward(self, x):
+        return self.head(self.lstm(x)[0][-1])
+
+
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
@@ -78,6 +87,8 @@ class Gpt(nn.Module):
 def torch_step(model, compiled):
     if model == "gpt":
         net, x, y = Gpt(), labels([8, TIME], VOCABULARY), labels([8 * TIME], VOCABULARY - 1)
+    elif model == "lstm":
+        net, x, y = Lstm(), numbers([64, 32, 64], 99, 2), labels([32], 10)
     else:
         net, x = (Mlp(), numbers([64, 784], 99, 2)) if model == "mlp" else (Cnn(), numbers([64, 1, 28, 28], 99, 2))
         y = labels([64], 10)
@@ -118,7 +129,7 @@ def torch_side(model, mode, steps):
 def main():
     build, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 3
     print(f"{'model':6s} {'mode':9s} {'Grapnel ms':>11s} {'PyTorch ms':>11s} {'ratio':>6s}")
-    for model, steps in ("mlp", 200), ("cnn", 60), ("gpt", 15):
+    for model, steps in ("mlp", 200), ("cnn", 60), ("lstm", 30), ("gpt", 15):
         best = {}
         for mode in "eager", "compiled":
             ours, theirs = [], []

@@ -137,6 +137,12 @@ def layers():
     t.add("gru", nn.GRU(3, 4), x(5, 2, 3))
     t.add("gru_deep", nn.GRU(3, 4, num_layers=2, bidirectional=True), x(4, 2, 3), x(4, 2, 4))
     t.add("gru_unbatched", nn.GRU(3, 4), x(4, 3), x(1, 4))
+    t.add("rnn", nn.RNN(3, 4, num_layers=2, bidirectional=True), x(5, 2, 3), x(4, 2, 4))
+    t.add("rnn_relu", nn.RNN(3, 4, nonlinearity="relu", bias=False), x(5, 2, 3))
+    t.add("lstm_cell", nn.LSTMCell(3, 4), x(2, 3), x(2, 4), x(2, 4), call=lambda m, a, h, c: m(a, (h, c)))
+    t.add("gru_cell", nn.GRUCell(3, 4, bias=False), x(3), x(4))
+    t.add("rnn_cell", nn.RNNCell(3, 4), x(2, 3))
+    t.add("rnn_cell_relu", nn.RNNCell(3, 4, nonlinearity="relu"), x(2, 3), x(2, 4))
     return t.table
 
 

@@ -13,9 +13,29 @@ namespace {
 std::string suffix(int64_t layer, bool reverse) {
   return "_l" + std::to_string(layer) + (reverse ? "_reverse" : "");
 }
+
+void check_nonlinearity(const char* title, Nonlinearity f) {
+  check(f == Nonlinearity::tanh || f == Nonlinearity::relu, title,
+        ": nonlinearity must be tanh or relu.");
+}
+
+/// An LSTM whose h is projected, step by step.
+RecurrentStates projected_lstm(const Tensor& x, Tensor h, Tensor c, const RNNWeights& w,
+                               bool reverse) {
+  const std::vector<Tensor> rows = x.unbind(0);
+  std::vector<Tensor> all(rows.size());
+  for (size_t step = 0; step < rows.size(); ++step) {
+    const size_t t = reverse ? rows.size() - 1 - step : step;
+    const auto gates = (rows[t] + linear(h, w.hh, w.bias_hh)).chunk(4, -1);
+    c = gates[1].sigmoid() * c + gates[0].sigmoid() * gates[2].tanh();
+    all[t] = h = linear(gates[3].sigmoid() * c.tanh(), w.hr);
+  }
+  return {stack(all), c};
+}
+
 }  // namespace
 
-// --- what both share ---
+// --- what the layers share ---
 
 template <class Derived>
 RNNImplBase<Derived>::RNNImplBase(const RNNOptionsBase& options_) : options(options_) {
@@ -29,6 +49,7 @@ RNNImplBase<Derived>::RNNImplBase(const RNNOptionsBase& options_) : options(opti
             (Derived::states == 2 && o.proj_size() > 0 && o.proj_size() < o.hidden_size()),
         Derived::title, ": proj_size is for LSTM only and must be smaller than hidden_size, got ",
         o.proj_size(), " and ", o.hidden_size(), ".");
+  check_nonlinearity(Derived::title, o.nonlinearity());
   RNNImplBase::reset();
 }
 
@@ -71,6 +92,7 @@ void RNNImplBase<Derived>::pretty_print(std::ostream& stream) const {
   if (options.dropout() != 0) stream << ", dropout=" << options.dropout();
   if (options.bidirectional()) stream << ", bidirectional=true";
   if (options.proj_size() != 0) stream << ", proj_size=" << options.proj_size();
+  if (options.nonlinearity() == Nonlinearity::relu) stream << ", nonlinearity=relu";
   stream << ')';
 }
 
@@ -81,6 +103,20 @@ RNNWeights RNNImplBase<Derived>::weights(int64_t layer, bool reverse) const {
   const auto maybe = [&](const std::string& name) { return p.contains(name) ? p[name] : Tensor(); };
   return {p["weight_ih" + s], p["weight_hh" + s], maybe("bias_ih" + s), maybe("bias_hh" + s),
           maybe("weight_hr" + s)};
+}
+
+template <class Derived>
+Tensor RNNImplBase<Derived>::run_direction(const Tensor& x, State& state, const RNNWeights& w,
+                                           bool reverse) const {
+  // The input's part of all gates at all times is one product.
+  const Tensor projected = linear(x, w.ih, w.bias_ih), c = state.size() > 1 ? state[1] : Tensor();
+  const RecurrentStates out =
+      w.hr.defined() ? projected_lstm(projected, state[0], c, w, reverse)
+                     : recurrent(static_cast<const Derived*>(this)->cell(), projected, state[0], c,
+                                 w.hh, w.bias_hh, reverse);
+  state[0] = out.all.select(0, reverse ? 0 : -1);
+  if (state.size() > 1) state[1] = out.cell;
+  return out.all;
 }
 
 template <class Derived>
@@ -115,15 +151,7 @@ Tensor RNNImplBase<Derived>::run(const Tensor& given, State& state) {
       const RNNWeights w = weights(layer, direction == 1);
       State now;
       for (const Tensor& s : state) now.push_back(s[layer * directions + direction]);
-      // The input's part of all gates at all times is one product.
-      const std::vector<Tensor> projected = linear(x, w.ih, w.bias_ih).unbind(0);
-      std::vector<Tensor> sequence(static_cast<size_t>(time));
-      for (int64_t step = 0; step < time; ++step) {
-        const auto t = static_cast<size_t>(direction == 0 ? step : time - 1 - step);
-        now = Derived::cell(projected[t], now, w);
-        sequence[t] = now[0];
-      }
-      halves.push_back(stack(sequence));
+      halves.push_back(run_direction(x, now, w, direction == 1));
       for (size_t i = 0; i < now.size(); ++i) last[i].push_back(now[i]);
     }
     x = directions == 1 ? halves[0] : cat(halves, -1);
@@ -133,15 +161,7 @@ Tensor RNNImplBase<Derived>::run(const Tensor& given, State& state) {
   return options.batch_first() ? x.transpose(0, 1) : x;
 }
 
-// --- LSTM ---
-
-std::vector<Tensor> LSTMImpl::cell(const Tensor& projected, const std::vector<Tensor>& state,
-                                   const RNNWeights& w) {
-  const auto gates_now = (projected + linear(state[0], w.hh, w.bias_hh)).chunk(4, -1);
-  const Tensor c = gates_now[1].sigmoid() * state[1] + gates_now[0].sigmoid() * gates_now[2].tanh();
-  const Tensor h = gates_now[3].sigmoid() * c.tanh();
-  return {w.hr.defined() ? linear(h, w.hr) : h, c};
-}
+// --- the layers ---
 
 std::tuple<Tensor, LSTMImpl::States> LSTMImpl::forward(const Tensor& input,
                                                        const std::optional<States>& hx) {
@@ -150,19 +170,13 @@ std::tuple<Tensor, LSTMImpl::States> LSTMImpl::forward(const Tensor& input,
   return {out, {state[0], state[1]}};
 }
 
-// --- GRU ---
-
-std::vector<Tensor> GRUImpl::cell(const Tensor& projected, const std::vector<Tensor>& state,
-                                  const RNNWeights& w) {
-  const auto from_input = projected.chunk(3, -1),
-             from_state = linear(state[0], w.hh, w.bias_hh).chunk(3, -1);
-  const Tensor reset = (from_input[0] + from_state[0]).sigmoid(),
-               update = (from_input[1] + from_state[1]).sigmoid();
-  const Tensor next = (from_input[2] + reset * from_state[2]).tanh();
-  return {next + update * (state[0] - next)};
+std::tuple<Tensor, Tensor> GRUImpl::forward(const Tensor& input, const Tensor& hx) {
+  State state{hx};
+  Tensor out = run(input, state);
+  return {out, state[0]};
 }
 
-std::tuple<Tensor, Tensor> GRUImpl::forward(const Tensor& input, const Tensor& hx) {
+std::tuple<Tensor, Tensor> RNNImpl::forward(const Tensor& input, const Tensor& hx) {
   State state{hx};
   Tensor out = run(input, state);
   return {out, state[0]};
@@ -170,5 +184,85 @@ std::tuple<Tensor, Tensor> GRUImpl::forward(const Tensor& input, const Tensor& h
 
 template class RNNImplBase<LSTMImpl>;
 template class RNNImplBase<GRUImpl>;
+template class RNNImplBase<RNNImpl>;
+
+// --- single steps ---
+
+template <class Derived>
+RNNCellImplBase<Derived>::RNNCellImplBase(const RNNCellOptionsBase& options_) : options(options_) {
+  check(options.input_size() > 0 && options.hidden_size() > 0, Derived::title,
+        ": input_size and hidden_size must be positive, got ", options.input_size(), " and ",
+        options.hidden_size(), ".");
+  check_nonlinearity(Derived::title, options.nonlinearity());
+  RNNCellImplBase::reset();
+}
+
+template <class Derived>
+void RNNCellImplBase<Derived>::reset() {
+  const int64_t rows = checked_mul<int64_t>(Derived::gates, options.hidden_size(), Derived::title);
+  weight_ih = this->register_parameter("weight_ih", empty({rows, options.input_size()}));
+  weight_hh = this->register_parameter("weight_hh", empty({rows, options.hidden_size()}));
+  if (options.bias()) {
+    bias_ih = this->register_parameter("bias_ih", empty({rows}));
+    bias_hh = this->register_parameter("bias_hh", empty({rows}));
+  }
+  reset_parameters();
+}
+
+template <class Derived>
+void RNNCellImplBase<Derived>::reset_parameters() {
+  const double bound = 1 / std::sqrt(static_cast<double>(options.hidden_size()));
+  for (const Tensor& p : this->parameters()) init::uniform_(p, -bound, bound);
+}
+
+template <class Derived>
+void RNNCellImplBase<Derived>::pretty_print(std::ostream& stream) const {
+  stream << "grapnel::nn::" << Derived::title << '(' << options.input_size() << ", "
+         << options.hidden_size();
+  if (!options.bias()) stream << ", bias=false";
+  if (options.nonlinearity() == Nonlinearity::relu) stream << ", nonlinearity=relu";
+  stream << ')';
+}
+
+template <class Derived>
+RecurrentStates RNNCellImplBase<Derived>::run(const Tensor& input, const Tensor& h,
+                                              const Tensor& c) const {
+  check(input.dim() <= 2 && input.dim() >= 1 && input.size(-1) == options.input_size(),
+        Derived::title, ": the input must be [batch, ", options.input_size(), "] or [",
+        options.input_size(), "], got shape ", input.shape(), ".");
+  if (input.dim() == 1) {
+    const auto row = [](const Tensor& t) { return t.defined() ? t.unsqueeze(0) : t; };
+    const RecurrentStates out = run(input.unsqueeze(0), row(h), row(c));
+    return {out.all.squeeze(0), out.cell.defined() ? out.cell.squeeze(0) : out.cell};
+  }
+  const Shape shape{input.size(0), options.hidden_size()};
+  const auto state = [&](const Tensor& t) {
+    if (!t.defined()) return zeros(shape, input.options());
+    check(t.shape() == shape, Derived::title, ": the state must have shape ", shape, ", got ",
+          t.shape(), ".");
+    return t;
+  };
+  const RecurrentCell kind = static_cast<const Derived*>(this)->cell();
+  const RecurrentStates out =
+      recurrent(kind, linear(input, weight_ih, bias_ih).unsqueeze(0), state(h),
+                kind == RecurrentCell::lstm ? state(c) : Tensor(), weight_hh, bias_hh);
+  return {out.all.squeeze(0), out.cell};
+}
+
+LSTMCellImpl::States LSTMCellImpl::forward(const Tensor& input, const std::optional<States>& hx) {
+  const RecurrentStates out =
+      run(input, hx ? std::get<0>(*hx) : Tensor(), hx ? std::get<1>(*hx) : Tensor());
+  return {out.all, out.cell};
+}
+Tensor GRUCellImpl::forward(const Tensor& input, const Tensor& hx) {
+  return run(input, hx, Tensor()).all;
+}
+Tensor RNNCellImpl::forward(const Tensor& input, const Tensor& hx) {
+  return run(input, hx, Tensor()).all;
+}
+
+template class RNNCellImplBase<LSTMCellImpl>;
+template class RNNCellImplBase<GRUCellImpl>;
+template class RNNCellImplBase<RNNCellImpl>;
 
 }  // namespace grapnel::nn

@@ -14,6 +14,7 @@
 #include "grapnel/ops/defs/norm.h"
 #include "grapnel/ops/defs/pool.h"
 #include "grapnel/ops/defs/random.h"
+#include "grapnel/ops/defs/recurrent.h"
 #include "grapnel/ops/defs/reduction.h"
 #include "grapnel/ops/defs/softmax.h"
 #include "grapnel/ops/defs/sort.h"
@@ -37,7 +38,7 @@ struct Concat<OpList<D...>, OpList<E...>, Rest...> : Concat<OpList<D..., E...>, 
 
 using AllOps = define::Concat<PointwiseOps, ReductionOps, ViewOps, CopyOps, IndexOps, JoinOps,
                               SortOps, MatmulOps, AttentionOps, ConvOps, PoolOps, SoftmaxOps,
-                              NormOps, RandomOps, CallOps>::type;
+                              NormOps, RecurrentOps, RandomOps, CallOps>::type;
 
 /// The run-time faces of AllOps, in its order.
 std::span<const Op* const> all_ops();

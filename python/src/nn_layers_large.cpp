@@ -1,4 +1,5 @@
-// Layers that are made of several: attention, transformers, LSTM and GRU.
+// Layers that are made of several: attention, transformers, and recurrent ones.
+#include "grapnel/base/error_kinds.h"
 #include "grapnel/nn/attention.h"
 #include "grapnel/nn/rnn.h"
 #include "grapnel/nn/transformer.h"
@@ -34,14 +35,25 @@ nn::TransformerLayerOptions transformer(const Arguments& a) {
       .norm_first(a.flag("norm_first"));
 }
 
+nn::Nonlinearity nonlinearity(const Arguments& a) {
+  const std::string name = a.text("nonlinearity");
+  check_as<ValueError>(name == "tanh" || name == "relu",
+                       "nonlinearity must be 'tanh' or 'relu', got '", name, "'.");
+  return name == "relu" ? nn::Nonlinearity::relu : nn::Nonlinearity::tanh;
+}
+
+nn::RNNCellOptionsBase rnn_cell(const Arguments& a) {
+  return nn::RNNCellOptionsBase(a.integer("input_size"), a.integer("hidden_size"))
+      .bias(a.flag("bias"));
+}
+
 nn::RNNOptionsBase rnn(const Arguments& a) {
   return nn::RNNOptionsBase(a.integer("input_size"), a.integer("hidden_size"))
       .num_layers(a.integer("num_layers"))
       .bias(a.flag("bias"))
       .batch_first(a.flag("batch_first"))
       .dropout(a.number("dropout"))
-      .bidirectional(a.flag("bidirectional"))
-      .proj_size(a.integer("proj_size"));
+      .bidirectional(a.flag("bidirectional"));
 }
 
 constexpr const char* kTransformer =
@@ -49,7 +61,13 @@ constexpr const char* kTransformer =
     "batch_first=False, norm_first=False";
 constexpr const char* kRnn =
     "input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0, "
+    "bidirectional=False";
+constexpr const char* kLstm =
+    "input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0, "
     "bidirectional=False, proj_size=0";
+constexpr const char* kSimpleRnn =
+    "input_size, hidden_size, num_layers=1, nonlinearity='tanh', bias=True, batch_first=False, "
+    "dropout=0.0, bidirectional=False";
 
 template <class M, auto... fields>
 std::vector<Layer::TensorMember> tensors(std::initializer_list<const char*> names) {
@@ -131,12 +149,34 @@ void add_large_layers(std::vector<Layer>& out) {
           {"self_attn", "multihead_attn", "linear1", "linear2", "norm1", "norm2", "norm3",
            "dropout", "dropout1", "dropout2", "dropout3"});
 
-  out.push_back(layer<LSTMImpl>(
-      "LSTM", kRnn, [](A a) -> Made { return std::make_unique<LSTMImpl>(rnn(a)); }));
-  out.back().inputs = "input, hx=None";
-  out.push_back(layer<GRUImpl>(
-      "GRU", kRnn, [](A a) -> Made { return std::make_unique<GRUImpl>(rnn(a)); }));
-  out.back().inputs = "input, hx=None";
+  const auto recurrent = [&](Layer made) {
+    made.inputs = "input, hx=None";
+    out.push_back(std::move(made));
+  };
+  recurrent(layer<LSTMImpl>("LSTM", kLstm, [](A a) -> Made {
+    return std::make_unique<LSTMImpl>(rnn(a).proj_size(a.integer("proj_size")));
+  }));
+  recurrent(layer<GRUImpl>("GRU", kRnn,
+                           [](A a) -> Made { return std::make_unique<GRUImpl>(rnn(a)); }));
+  recurrent(layer<RNNImpl>("RNN", kSimpleRnn, [](A a) -> Made {
+    return std::make_unique<RNNImpl>(rnn(a).nonlinearity(nonlinearity(a)));
+  }));
+  const auto cell = [&]<class M>(const char* name) {
+    Layer made = layer<M>(name, "input_size, hidden_size, bias=True", [](A a) -> Made {
+      return std::make_unique<M>(rnn_cell(a));
+    });
+    made.tensors = tensors<M, &M::weight_ih, &M::weight_hh, &M::bias_ih, &M::bias_hh>(
+        {"weight_ih", "weight_hh", "bias_ih", "bias_hh"});
+    return made;
+  };
+  recurrent(cell.operator()<LSTMCellImpl>("LSTMCell"));
+  recurrent(cell.operator()<GRUCellImpl>("GRUCell"));
+  Layer simple = cell.operator()<RNNCellImpl>("RNNCell");
+  simple.arguments = "input_size, hidden_size, bias=True, nonlinearity='tanh'";
+  simple.make = [](A a) -> Made {
+    return std::make_unique<RNNCellImpl>(rnn_cell(a).nonlinearity(nonlinearity(a)));
+  };
+  recurrent(std::move(simple));
 }
 
 }  // namespace grapnel::python

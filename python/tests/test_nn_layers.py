@@ -95,6 +95,27 @@ def test_recurrent_layers_and_transformers():
     assert nn.TransformerDecoderLayer(4, 2, 8)(memory, memory).shape == (3, 2, 4)
 
 
+def test_simple_recurrent_layers_and_cells():
+    x, h = g.randn(5, 2, 3), g.randn(2, 4)
+    rnn = nn.RNN(3, 4, nonlinearity="relu")
+    step = lambda m, row, state: F.linear(row, m.weight_ih, m.bias_ih) + F.linear(state, m.weight_hh, m.bias_hh)
+    simple = nn.RNNCell(3, 4)
+    assert g.allclose(simple(x[0], h), step(simple, x[0], h).tanh(), 1e-5, 1e-6)
+    long, last = rnn(x)
+    state = g.zeros(2, 4)
+    for row in x:
+        state = (F.linear(row, rnn.weight_ih_l0, rnn.bias_ih_l0) + F.linear(state, rnn.weight_hh_l0, rnn.bias_hh_l0)).relu()
+    assert g.allclose(long[-1], state, 1e-5, 1e-6) and g.equal(last[0], long[-1])
+    cell, layer = nn.LSTMCell(3, 4), nn.LSTM(3, 4)
+    layer.load_state_dict({f"{name}_l0": value for name, value in cell.state_dict().items()})
+    out, (_, c) = layer(x[:1], (h[None], h[None]))
+    assert g.equal(cell(x[0], (h, h))[0], out[0]) and g.equal(cell(x[0], (h, h))[1], c[0])
+    assert nn.GRUCell(3, 4, bias=False)(x[0]).shape == (2, 4)
+    assert repr(rnn) == "RNN(3, 4, nonlinearity=relu)" and repr(cell) == "LSTMCell(3, 4)"
+    with pytest.raises(ValueError, match="nonlinearity must be 'tanh' or 'relu', got 'gelu'"):
+        nn.RNN(3, 4, nonlinearity="gelu")
+
+
 def test_wrong_arguments_say_which_there_are():
     with pytest.raises(TypeError, match="in_features, out_features"):
         nn.Linear(3)

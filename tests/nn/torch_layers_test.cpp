@@ -219,3 +219,17 @@ TEST_CASE("LSTM and GRU give PyTorch's values, states and gradients") {
   compare("gru_unbatched", nn::GRU(3, 4),
           [](const nn::GRU& m, const Tensors& in) { return m(in[0], in[1]); });
 }
+
+TEST_CASE("RNN and single cells give PyTorch's values, states and gradients") {
+  const auto two = [](const auto& m, const Tensors& in) { return m(in[0], in[1]); };
+  compare("rnn", nn::RNN(nn::RNNOptions(3, 4).num_layers(2).bidirectional(true)), two);
+  compare("rnn_relu",
+          nn::RNN(nn::RNNOptions(3, 4).nonlinearity(nn::Nonlinearity::relu).bias(false)));
+  compare("lstm_cell", nn::LSTMCell(3, 4), [](const nn::LSTMCell& m, const Tensors& in) {
+    return m(in[0], std::optional(std::tuple(in[1], in[2])));
+  });
+  compare("gru_cell", nn::GRUCell(nn::GRUCellOptions(3, 4).bias(false)), two);
+  compare("rnn_cell", nn::RNNCell(3, 4));
+  compare("rnn_cell_relu",
+          nn::RNNCell(nn::RNNCellOptions(3, 4).nonlinearity(nn::Nonlinearity::relu)), two);
+}

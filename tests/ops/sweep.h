@@ -92,7 +92,7 @@ inline bool same_bits(const Outputs& a, const Outputs& b) {
 /// layouts and instruction sets.
 inline bool is_product(const Op& op) {
   auto among = [&]<class... D>(OpList<D...>) { return ((&op == &op_of<D>) || ...); };
-  return among(MatmulOps{}) || among(AttentionOps{}) || among(ConvOps{});
+  return among(MatmulOps{}) || among(AttentionOps{}) || among(RecurrentOps{}) || among(ConvOps{});
 }
 /// Equal up to rounding.
 inline bool close(const Outputs& a, const Outputs& b) {

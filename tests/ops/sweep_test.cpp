@@ -63,8 +63,10 @@ TEST_CASE("every op that undoes or repeats itself does so, bit for bit") {
 
 namespace {
 
-/// Attention multiplies matrices in blocks of its own.
-bool promises_bits(const Op& op) { return !op.name.starts_with("attention"); }
+/// Attention multiplies matrices in blocks of its own, recurrent layers turn their weight round first.
+bool promises_bits(const Op& op) {
+  return !op.name.starts_with("attention") && !op.name.starts_with("recurrent");
+}
 
 void check_lowered(const Op& op, const std::vector<Tensor>& inputs, const void* attrs) {
   std::vector<const Tensor*> list;

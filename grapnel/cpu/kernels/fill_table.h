@@ -55,6 +55,7 @@ constexpr KernelTable make_table() {
           .store = Convert::store,
           .row = parts_of<Isa>::row,
           .attention = parts_of<Isa>::attention,
+          .recurrent = parts_of<Isa>::recurrent,
           .gemm_f32 = {&gemm_kernel<float, Isa>, &transpose_kernel<float, Isa>},
           .gemm_f64 = {&gemm_kernel<double, Isa>, nullptr},
           .random_f32 = &random_kernel<float, Isa>,

@@ -12,6 +12,7 @@
 #include "grapnel/cpu/kernels/gemm_kernel.h"
 #include "grapnel/cpu/kernels/pointwise_kernel.h"
 #include "grapnel/cpu/kernels/random_kernel.h"
+#include "grapnel/cpu/kernels/recurrent.h"
 #include "grapnel/cpu/kernels/row.h"
 
 namespace grapnel::kernels {
@@ -43,6 +44,7 @@ struct KernelTable {
   const StoreFn (*store)[kComputeTypes];          ///< [DType][Compute]
   const RowKernels* row;                          ///< [Compute], floating types
   const AttentionKernels* attention;              ///< [Compute], floating types
+  const RecurrentKernels* recurrent;              ///< [Compute], floating types
   GemmKernels<float> gemm_f32;
   GemmKernels<double> gemm_f64;
   RandomFn<float> random_f32;
@@ -69,6 +71,7 @@ template <class Isa>
 struct parts_of {
   static const RowKernels row[2];
   static const AttentionKernels attention[2];
+  static const RecurrentKernels recurrent[2];
 };
 
 const KernelTable& table();

@@ -137,6 +137,8 @@ _TEXTS = {
     "RMSNorm": lambda layer: f"{layer.normalized_shape}, eps={layer.eps}, elementwise_affine={layer.elementwise_affine}",
     "LSTM": _optional("num_layers", "batch_first", "dropout", "bidirectional", "proj_size"),
     "GRU": _optional("num_layers", "batch_first", "dropout", "bidirectional"),
+    "RNN": _optional("num_layers", "nonlinearity", "batch_first", "dropout", "bidirectional"),
+    "LSTMCell": _optional("bias"), "GRUCell": _optional("bias"), "RNNCell": _optional("bias", "nonlinearity"),
     "MultiheadAttention": _nothing, "TransformerEncoderLayer": _nothing, "TransformerDecoderLayer": _nothing,
     "Tanh": _nothing, "Sigmoid": _nothing, "LogSigmoid": _nothing, "Softsign": _nothing,
     "ReLU": _inplace(), "SiLU": _inplace(), "Mish": _inplace(), "ReLU6": _inplace(), "SELU": _inplace(),
