@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <ostream>
+#include <string>
 #include <string_view>
 
 namespace grapnel {
@@ -12,16 +13,26 @@ enum class DeviceType : uint8_t { CPU, CUDA };
 inline constexpr DeviceType kCPU = DeviceType::CPU, kCUDA = DeviceType::CUDA;
 
 /// Where memory lies.
-struct Device {
-  DeviceType type = DeviceType::CPU;
-  int8_t index = 0;
+class Device {
+ public:
   Device() = default;
-  constexpr Device(DeviceType t, int8_t i = 0) : type(t), index(t == DeviceType::CPU ? 0 : i) {}
+  constexpr Device(DeviceType type, int8_t index = 0)
+      : type_(type), index_(type == DeviceType::CPU ? int8_t{0} : index) {}
   /// "cpu", "cuda" or "cuda:1".
   explicit Device(std::string_view text);
-  constexpr bool is_cpu() const { return type == DeviceType::CPU; }
-  constexpr bool is_cuda() const { return type == DeviceType::CUDA; }
+  constexpr DeviceType type() const { return type_; }
+  /// Its number among the CUDA devices; 0 for the CPU.
+  constexpr int8_t index() const { return index_; }
+  constexpr bool has_index() const { return is_cuda(); }
+  constexpr bool is_cpu() const { return type_ == DeviceType::CPU; }
+  constexpr bool is_cuda() const { return type_ == DeviceType::CUDA; }
+  /// As it is written: "cpu", "cuda:1".
+  std::string str() const;
   friend bool operator==(Device, Device) = default;
+
+ private:
+  DeviceType type_ = DeviceType::CPU;
+  int8_t index_ = 0;
 };
 std::ostream& operator<<(std::ostream& out, DeviceType t);
 std::ostream& operator<<(std::ostream& out, Device d);

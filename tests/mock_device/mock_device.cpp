@@ -74,7 +74,7 @@ struct Call {
 
 class MockDevice final : public DeviceMemory, public Evaluator {
  public:
-  explicit MockDevice(Device self) : self_(self), queue_(static_cast<uint64_t>(self.index) + 7) {}
+  explicit MockDevice(Device self) : self_(self), queue_(static_cast<uint64_t>(self.index()) + 7) {}
   void hold(bool on) { queue_.hold(on); }
   uint64_t in_use() { return arena_.in_use(); }
 
