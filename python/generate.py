@@ -214,6 +214,7 @@ def bindings(compiler, root):
             text = re.search(r"class Tensor \{(.*?)\n\s*private:", text, re.S)[1]
         else:
             text = re.search(r"namespace grapnel \{(.*)\}\s*// namespace grapnel", text, re.S)[1]
+            text = re.sub(r"^namespace \w+ \{", "", text, flags=re.M)
         seen = set()
         for comment, result, name, arguments in declarations(without_bodies(text)):
             if name in SKIPPED[kind] or name.startswith("operator") or "std::initializer_list" in arguments or result.startswith(("template", "explicit", "return", "using")):

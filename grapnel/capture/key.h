@@ -32,7 +32,7 @@ inline uint32_t type_word(Tag tag, DType dtype, Device device, int rank, bool wr
   static_assert(kMostDevices <= 64);
   return tag | static_cast<uint32_t>(dtype) << 8 | static_cast<uint32_t>(rank) << 12 |
          static_cast<uint32_t>(wrapped) << 16 | more << 17 |
-         static_cast<uint32_t>(device.type) << 25 | static_cast<uint32_t>(device.index) << 26;
+         static_cast<uint32_t>(device.type()) << 25 | static_cast<uint32_t>(device.index()) << 26;
 }
 inline void wide(Words& words, uint64_t value) {
   uint32_t* const at = words.extend(2);

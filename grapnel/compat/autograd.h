@@ -4,6 +4,13 @@
 #include "grapnel/autograd/gradcheck.h"
 #include "grapnel/compat/at.h"
 
+namespace grapnel {
+/// The node's address, as LibTorch's pointers print.
+inline std::ostream& operator<<(std::ostream& out, const IntrusivePtr<Node>& node) {
+  return out << static_cast<const void*>(node.get());
+}
+}  // namespace grapnel
+
 namespace torch::autograd {
 
 using grapnel::AnomalyMode;
@@ -21,6 +28,7 @@ using grapnel::autograd::AutogradContext;
 using grapnel::autograd::backward;
 using grapnel::autograd::Function;
 using grapnel::autograd::grad;
+using c10::InferenceMode;
 using AutoGradMode = grapnel::AutoGradMode;
 using tensor_list = std::vector<grapnel::Tensor>;
 using edge_list = std::vector<Edge>;

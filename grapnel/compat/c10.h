@@ -1,8 +1,14 @@
 /// Namespace c10 and LibTorch's checking macros.
 #pragma once
 
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -39,6 +45,59 @@ template <class T>
 using ArrayRef =
     std::conditional_t<std::is_same_v<T, int64_t>, grapnel::IntArrayRef, std::span<const T>>;
 
+using DeviceIndex = int8_t;
+using grapnel::kStrided;
+using grapnel::Layout;
+
+/// All arguments as one text.
+template <class... Parts>
+std::string str(const Parts&... parts) {
+  return grapnel::str(parts...);
+}
+
+/// The numbers from one to before another: `for (const auto i : c10::irange(n))`.
+template <std::integral T>
+class irange_of {
+ public:
+  class iterator {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = T;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const T*;
+    using reference = T;
+    explicit iterator(T at) : at_(at) {}
+    T operator*() const { return at_; }
+    iterator& operator++() {
+      ++at_;
+      return *this;
+    }
+    iterator operator++(int) {
+      const iterator before = *this;
+      ++at_;
+      return before;
+    }
+    bool operator==(const iterator&) const = default;
+
+   private:
+    T at_;
+  };
+  irange_of(T begin, T end) : begin_(begin), end_(std::max(begin, end)) {}
+  iterator begin() const { return iterator(begin_); }
+  iterator end() const { return iterator(end_); }
+
+ private:
+  T begin_, end_;
+};
+template <std::integral T>
+irange_of<T> irange(T end) {
+  return {T(), end};
+}
+template <std::integral A, std::integral B>
+irange_of<B> irange(A begin, B end) {
+  return {static_cast<B>(begin), end};
+}
+
 /// The guard; Grapnel calls it InferenceGuard.
 class InferenceMode : public grapnel::InferenceGuard {
  public:
@@ -67,5 +126,18 @@ template <class... Parts>
 #define TORCH_CHECK_WITH(ErrorType, condition, ...) \
   TORCH_CHECK(condition __VA_OPT__(, ) __VA_ARGS__)
 #define TORCH_INTERNAL_ASSERT(condition, ...) GRAPNEL_ASSERT(condition __VA_OPT__(, ) __VA_ARGS__)
+#define TORCH_CHECK_INDEX(condition, ...) TORCH_CHECK(condition __VA_OPT__(, ) __VA_ARGS__)
+#define TORCH_CHECK_TYPE(condition, ...) TORCH_CHECK(condition __VA_OPT__(, ) __VA_ARGS__)
+#define TORCH_CHECK_VALUE(condition, ...) TORCH_CHECK(condition __VA_OPT__(, ) __VA_ARGS__)
+#define TORCH_CHECK_NOT_IMPLEMENTED(condition, ...) \
+  TORCH_CHECK(condition __VA_OPT__(, ) __VA_ARGS__)
 #define TORCH_WARN(...) ::grapnel::base::warn(::grapnel::str(__VA_ARGS__))
+#define TORCH_WARN_ONCE(...)                         \
+  do {                                               \
+    [[maybe_unused]] static const bool said = [&] {  \
+      TORCH_WARN(__VA_ARGS__);                       \
+      return true;                                   \
+    }();                                             \
+  } while (false)
+#define AT_ERROR(...) ::grapnel::fail(__VA_ARGS__)
 #define AT_ASSERT(condition, ...) TORCH_CHECK(condition __VA_OPT__(, ) __VA_ARGS__)

@@ -17,13 +17,14 @@
   X(IntArrayRef) X(IntList) X(Half) X(BFloat16) X(Generator) X(Storage) X(GradMode)              \
   X(AutoGradMode) X(NoGradGuard) X(IValue) X(OrderedDict) X(kBool) X(kUInt8) X(kByte) X(kInt32)  \
   X(kInt) X(kInt64) X(kLong) X(kFloat16) X(kHalf) X(kBFloat16) X(kFloat32) X(kFloat) X(kFloat64) \
-  X(kDouble) X(kCPU)
+  X(kDouble) X(kCPU) X(Layout) X(kStrided)
 #define GRAPNEL_COMPAT_FACTORIES(X)                                                            \
   X(tensor) X(empty) X(empty_strided) X(zeros) X(ones) X(full) X(scalar_tensor) X(arange)      \
   X(linspace) X(eye) X(rand) X(randn) X(randint) X(randperm) X(empty_like) X(zeros_like)       \
   X(ones_like) X(full_like) X(rand_like) X(randn_like) X(randint_like) X(from_blob)            \
   X(requires_grad) X(dtype) X(device) X(manual_seed) X(get_default_dtype) X(set_default_dtype) \
-  X(get_num_threads) X(set_num_threads) X(promote_types)
+  X(get_num_threads) X(set_num_threads) X(promote_types) X(logspace) X(layout) X(normal)       \
+  X(bernoulli) X(multinomial)
 #define GRAPNEL_COMPAT_FUNCTIONS(X)                                                                \
   X(add) X(sub) X(where) X(clamp) X(masked_fill) X(lerp) X(addcmul) X(addcdiv) X(leaky_relu)       \
   X(gelu) X(softplus) X(elu) X(bitwise_and) X(bitwise_or) X(bitwise_xor) X(reshape) X(flatten)     \
@@ -35,7 +36,13 @@
   X(index_select) X(index_add) X(masked_select) X(nonzero) X(sort) X(topk) X(tril) X(triu)         \
   X(embedding) X(one_hot) X(layer_norm) X(batch_norm) X(dropout) X(nll_loss) X(mse_loss)           \
   X(l1_loss) X(binary_cross_entropy_with_logits) X(scaled_dot_product_attention) X(equal)          \
-  X(allclose)
+  X(allclose) X(isclose) X(binary_cross_entropy) X(conv_transpose1d) X(conv_transpose2d) X(pad)    \
+  X(pixel_shuffle) X(pixel_unshuffle) X(swapaxes) X(swapdims) X(moveaxis) X(tile)                  \
+  X(repeat_interleave) X(diag) X(diag_embed) X(meshgrid) X(vstack) X(hstack) X(std_mean)           \
+  X(var_mean) X(median) X(quantile) X(count_nonzero) X(bincount) X(histc) X(searchsorted)          \
+  X(bucketize) X(cosine_similarity) X(pairwise_distance) X(cdist) X(cross) X(tensordot)            \
+  X(hardtanh) X(relu6) X(selu) X(celu) X(mish) X(hardsigmoid) X(hardswish) X(hardshrink)           \
+  X(softshrink) X(threshold) X(glu) X(prelu) X(rrelu) X(logit) X(nan_to_num)
 // clang-format on
 
 #define GRAPNEL_COMPAT_USING(name) using ::grapnel::name;

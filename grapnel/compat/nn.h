@@ -7,11 +7,24 @@
 #define TORCH_MODULE(Name) GRAPNEL_MODULE(Name)
 #define TORCH_MODULE_IMPL(Name, ImplType) GRAPNEL_MODULE_IMPL(Name, ImplType)
 #define TORCH_ARG(Type, name) GRAPNEL_ARG(Type, name)
+/// What is left out of a call takes the default that forward() declares, without being told again.
+#define FORWARD_HAS_DEFAULT_ARGS(...)
 
 namespace torch {
 using grapnel::nn::FanMode;
 using grapnel::nn::Nonlinearity;
-inline constexpr auto kLinear = Nonlinearity::linear;
+/// For initialisers and for Upsample, which both have a `linear`.
+struct LinearKind {
+  constexpr operator Nonlinearity() const { return Nonlinearity::linear; }
+  constexpr operator grapnel::Interpolation() const { return grapnel::Interpolation::linear; }
+};
+inline constexpr LinearKind kLinear;
+inline constexpr auto kNearest = grapnel::Interpolation::nearest;
+inline constexpr auto kNearestExact = grapnel::Interpolation::nearest_exact;
+inline constexpr auto kBilinear = grapnel::Interpolation::bilinear;
+inline constexpr auto kTrilinear = grapnel::Interpolation::trilinear;
+/// For F::pad, beside kReflect, kReplicate and kCircular.
+inline constexpr auto kConstant = grapnel::PadMode::constant;
 inline constexpr auto kSigmoid = Nonlinearity::sigmoid;
 inline constexpr auto kTanh = Nonlinearity::tanh;
 inline constexpr auto kReLU = Nonlinearity::relu;
@@ -31,8 +44,6 @@ inline constexpr auto kFanOut = FanMode::out;
 }  // namespace torch
 
 namespace torch::nn {
-
-using namespace grapnel::nn;
 
 namespace utils {
 

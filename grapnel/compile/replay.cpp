@@ -90,7 +90,7 @@ Words key_of(const ReplayValues& arguments) {
                 static_cast<uint32_t>(Autocast::dtype()) << 8 |
                 static_cast<uint32_t>(get_default_dtype()) << 16);
   const Device device = get_default_device();
-  key.push_back(static_cast<uint32_t>(device.type) | static_cast<uint32_t>(device.index) << 8);
+  key.push_back(static_cast<uint32_t>(device.type()) | static_cast<uint32_t>(device.index()) << 8);
   return key;
 }
 

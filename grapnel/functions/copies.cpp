@@ -31,6 +31,11 @@ Tensor Tensor::to(const TensorOptions& options) const {
         "to: requires_grad is not something to convert to.\nCall set_requires_grad on the result.");
   return to(options.device_or(device()), options.dtype_or(dtype()));
 }
+Tensor Tensor::to(const TensorOptions& options, bool /*non_blocking*/, bool copy) const {
+  GRAPNEL_CALL_SITE;
+  const Tensor out = to(options);
+  return copy && out.is_same(*this) ? clone() : out;
+}
 Tensor Tensor::to(Device device) const {
   if (this->device() == device) return *this;
   GRAPNEL_CALL_SITE;

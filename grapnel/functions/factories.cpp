@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "grapnel/functions/functions.h"
 #include "grapnel/functions/random.h"
 #include "grapnel/math/convert.h"
 #include "grapnel/math/scalar.h"
@@ -181,6 +182,14 @@ Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps,
                options);
 }
 
+Tensor logspace(const Scalar& start, const Scalar& end, int64_t steps, double base,
+                const TensorOptions& options) {
+  GRAPNEL_CALL_SITE;
+  const Tensor exponents = linspace(start, end, steps, kFloat64);
+  const Tensor powers = pow(Scalar(base), exponents).to(options.dtype());
+  return moved(powers, options);
+}
+
 Tensor eye(int64_t n, const TensorOptions& options) {
   GRAPNEL_CALL_SITE;
   return eye(n, n, options);
@@ -302,6 +311,24 @@ Tensor from_blob(void* data, IntArrayRef sizes, IntArrayRef strides, const Delet
       Tensor(TensorImpl::create(Storage::borrow(data, bytes, deleter, options.device_or(kCPU)),
                                 options.dtype(), Shape(sizes), Shape(strides))),
       options);
+}
+
+Tensor Tensor::new_empty(IntArrayRef sizes, const TensorOptions& options) const {
+  GRAPNEL_CALL_SITE;
+  return empty(sizes, like(*this, options));
+}
+Tensor Tensor::new_zeros(IntArrayRef sizes, const TensorOptions& options) const {
+  GRAPNEL_CALL_SITE;
+  return zeros(sizes, like(*this, options));
+}
+Tensor Tensor::new_ones(IntArrayRef sizes, const TensorOptions& options) const {
+  GRAPNEL_CALL_SITE;
+  return ones(sizes, like(*this, options));
+}
+Tensor Tensor::new_full(IntArrayRef sizes, const Scalar& value,
+                        const TensorOptions& options) const {
+  GRAPNEL_CALL_SITE;
+  return full(sizes, value, like(*this, options));
 }
 
 }  // namespace grapnel

@@ -39,6 +39,9 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step,
 /// `steps` evenly spaced numbers, both ends included.
 Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps,
                 const TensorOptions& options = {});
+/// Powers of `base` with evenly spaced exponents, from base^start to base^end.
+Tensor logspace(const Scalar& start, const Scalar& end, int64_t steps, double base = 10,
+                const TensorOptions& options = {});
 /// Ones on the diagonal.
 Tensor eye(int64_t n, const TensorOptions& options = {});
 Tensor eye(int64_t rows, int64_t columns, const TensorOptions& options = {});

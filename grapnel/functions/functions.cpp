@@ -77,6 +77,13 @@ Tensor operator!(const Tensor& x) {
   return apply<LogicalNot>(x);
 }
 
+Tensor operator~(const Tensor& x) {
+  GRAPNEL_CALL_SITE;
+  if (x.dtype() == kBool) return apply<LogicalNot>(x);
+  // All bits turned: of two's complement, -1 - x; of bytes, 255 - x.
+  return bitwise_xor(x, wrap_number(x.dtype() == kUInt8 ? 255 : -1));
+}
+
 // --- two inputs ---
 
 #define GRAPNEL_FUNCTION(name, Def, A, B) \
@@ -156,6 +163,8 @@ GRAPNEL_DEFINE(/, Div)
 GRAPNEL_FUNCTION(bitwise_and, BitwiseAnd, Tensor, Tensor)
 GRAPNEL_FUNCTION(bitwise_or, BitwiseOr, Tensor, Tensor)
 GRAPNEL_FUNCTION(bitwise_xor, BitwiseXor, Tensor, Tensor)
+GRAPNEL_FUNCTION(operator%, Remainder, Tensor, Tensor)
+GRAPNEL_FUNCTION(operator%, Remainder, Tensor, Scalar)
 GRAPNEL_FUNCTION(operator&, BitwiseAnd, Tensor, Tensor)
 GRAPNEL_FUNCTION(operator|, BitwiseOr, Tensor, Tensor)
 GRAPNEL_FUNCTION(operator^, BitwiseXor, Tensor, Tensor)

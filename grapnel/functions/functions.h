@@ -78,6 +78,10 @@ Tensor operator!(const Tensor& x);
 Tensor operator&(const Tensor& a, const Tensor& b);
 Tensor operator|(const Tensor& a, const Tensor& b);
 Tensor operator^(const Tensor& a, const Tensor& b);
+Tensor operator~(const Tensor& x);
+/// The remainder of a division, with the sign of b.
+Tensor operator%(const Tensor& a, const Tensor& b);
+Tensor operator%(const Tensor& a, const Scalar& b);
 
 /// a where `condition` holds, b elsewhere.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
@@ -101,8 +105,9 @@ Tensor leaky_relu(const Tensor& x, const Scalar& negative_slope = 0.01);
 Tensor gelu(const Tensor& x, std::string_view approximate = "none");
 /// log(1 + exp(beta * x)) / beta, and x itself where beta * x is above the threshold.
 Tensor softplus(const Tensor& x, const Scalar& beta = 1, const Scalar& threshold = 20);
-/// x where it is positive, alpha * (exp(x) - 1) elsewhere.
-Tensor elu(const Tensor& x, const Scalar& alpha = 1);
+/// scale * x where x is positive, scale * alpha * (exp(input_scale * x) - 1) elsewhere.
+Tensor elu(const Tensor& x, const Scalar& alpha = 1, const Scalar& scale = 1,
+           const Scalar& input_scale = 1);
 /// Bit by bit, for integers and booleans.
 Tensor bitwise_and(const Tensor& a, const Tensor& b);
 /// Bit by bit, for integers and booleans.
@@ -235,6 +240,19 @@ Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
               IntArrayRef stride = {1}, IntArrayRef padding = {0}, IntArrayRef dilation = {1},
               int64_t groups = 1);
+/// The gradient of conv1d for its input, as a layer: [batch, in, length] with a weight [in, out /
+/// groups, kernel]. `output_padding` adds elements at one end, where several sizes would fit.
+Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                        IntArrayRef stride = {1}, IntArrayRef padding = {0},
+                        IntArrayRef output_padding = {0}, int64_t groups = 1,
+                        IntArrayRef dilation = {1});
+/// The gradient of conv2d for its input, as a layer: [batch, in, height, width] with a weight [in,
+/// out / groups, kernel...]. `output_padding` adds elements at one end, where several sizes would
+/// fit.
+Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                        IntArrayRef stride = {1}, IntArrayRef padding = {0},
+                        IntArrayRef output_padding = {0}, int64_t groups = 1,
+                        IntArrayRef dilation = {1});
 /// The largest value of each window. The stride is the window unless told otherwise.
 Tensor max_pool2d(const Tensor& x, IntArrayRef kernel_size, IntArrayRef stride = {},
                   IntArrayRef padding = {0}, IntArrayRef dilation = {1}, bool ceil_mode = false);
@@ -290,10 +308,15 @@ Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);
 /// Minus the log-probability of the class `target`, weighted by class.
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const Tensor& weight = {},
                 Reduce reduction = Reduce::mean, int64_t ignore_index = -100);
+/// Functions that a call without `grapnel::` or a using-directive does not find by its arguments:
+/// programs have their own of the name, and LibTorch has none that would be found beside them.
+namespace by_name {
 /// log_softmax and nll_loss in one. `target` holds classes, or probabilities of all classes.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight = {},
                      Reduce reduction = Reduce::mean, int64_t ignore_index = -100,
                      double label_smoothing = 0);
+}  // namespace by_name
+using namespace by_name;
 /// The squared difference.
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduce reduction = Reduce::mean);
 /// The absolute difference.

@@ -12,12 +12,12 @@ namespace grapnel {
 
 namespace {
 
-int64_t count_nonzero(const Tensor& x) {
+int64_t nonzeros_in(const Tensor& x) {
   const record::Reading reading("a result whose size depends on values");
   return (x.dtype() == kBool ? x : x != 0).sum().item<int64_t>();
 }
 Tensor mask_positions(const Tensor& mask) {
-  return apply<MaskPositions>({count_nonzero(mask)}, mask);
+  return apply<MaskPositions>({nonzeros_in(mask)}, mask);
 }
 
 Tensor vector_of(const Tensor& index, const char* op) {
@@ -171,21 +171,28 @@ Tensor Tensor::operator[](const IndexTensor& indices) const {
   return picked_by(*this, {indices.tensor}, indices);
 }
 
-Tensor& Tensor::index_put_(const IndexList& indices, const Tensor& values) const {
+Tensor& Tensor::index_put_(const IndexList& indices, const Tensor& values,
+                            bool accumulate) const {
   GRAPNEL_CALL_SITE;
   const Selection s = select_parts(*this, indices);
   if (s.parts.empty()) {
-    s.view.copy_(spread(values, s.view.shape()));
+    const Tensor source = spread(values, s.view.shape());
+    if (accumulate) s.view.add_(source);
+    else s.view.copy_(source);
   } else {
     const Rows rows = rows_of(s);
     const IndexAttrs read{rows.dims};
     const Tensor* inputs[] = {&s.view, &rows.positions};
     Specs specs;
     Index::infer(inputs, read, specs);
-    apply_inplace<IndexPut>({rows.dims, false}, s.view, rows.positions,
+    apply_inplace<IndexPut>({rows.dims, accumulate}, s.view, rows.positions,
                             spread(values, specs[0].sizes));
   }
   return const_cast<Tensor&>(*this);
+}
+Tensor& Tensor::index_put_(const IndexList& indices, const Tensor& values) const {
+  GRAPNEL_CALL_SITE;
+  return index_put_(indices, values, /*accumulate=*/false);
 }
 Tensor& Tensor::index_put_(const IndexList& indices, const Scalar& value) const {
   GRAPNEL_CALL_SITE;
@@ -276,7 +283,7 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
 
 Tensor Tensor::nonzero() const {
   GRAPNEL_CALL_SITE;
-  return apply<Nonzero>({count_nonzero(*this)}, *this);
+  return apply<Nonzero>({nonzeros_in(*this)}, *this);
 }
 Tensor nonzero(const Tensor& x) {
   GRAPNEL_CALL_SITE;

@@ -116,6 +116,8 @@ Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const Tensor& wei
   return weighted_reduction(targets.losses(log_probs), targets.weight, reduction);
 }
 
+namespace by_name {
+
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight,
                      Reduce reduction, int64_t ignore_index, double label_smoothing) {
   GRAPNEL_CALL_SITE;
@@ -142,6 +144,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& w
   return hard * (1 - label_smoothing) +
          even * (label_smoothing / static_cast<double>(logits.size(dim)));
 }
+
+}  // namespace by_name
 
 void warn_if_broadcast(const char* op, const Tensor& x, const Tensor& target) {
   if (x.shape() == target.shape()) return;

@@ -92,6 +92,21 @@ Tensor& Tensor::exponential_(double lambda) const {
   GRAPNEL_CALL_SITE;
   return random::exponential_(*this, lambda);
 }
+Tensor& Tensor::random_(int64_t high) const {
+  GRAPNEL_CALL_SITE;
+  return random::random_(*this, 0, high);
+}
+Tensor& Tensor::random_() const {
+  GRAPNEL_CALL_SITE;
+  // Numbers that the type holds exactly, as PyTorch has it.
+  const auto digits = [](DType t) {
+    return t == kFloat64 ? 53 : t == kFloat32 ? 24 : t == kFloat16 ? 11 : 8;
+  };
+  const int64_t high = is_floating_point() ? (int64_t{1} << digits(dtype())) + 1
+                       : dtype() == kInt64 ? INT64_MAX
+                                           : whole_range(dtype()).second + 1;
+  return random::random_(*this, 0, high);
+}
 Tensor& Tensor::bernoulli_(double p) const {
   GRAPNEL_CALL_SITE;
   return random::bernoulli_(*this, p);

@@ -117,9 +117,14 @@ Tensor softplus(const Tensor& x, const Scalar& beta, const Scalar& threshold) {
   return apply<Softplus>(x, wrap_number(beta), wrap_number(threshold));
 }
 
-Tensor elu(const Tensor& x, const Scalar& alpha) {
+Tensor elu(const Tensor& x, const Scalar& alpha, const Scalar& scale, const Scalar& input_scale) {
   GRAPNEL_CALL_SITE;
-  return apply<Elu>(x, wrap_number(alpha));
+  if (input_scale.to_double() != 1) {
+    check(input_scale.to_double() > 0, "elu: input_scale must be positive, got ", input_scale, ".");
+    return where(x > 0, x, elu(x * input_scale, alpha)) * scale;
+  }
+  const Tensor y = apply<Elu>(x, wrap_number(alpha));
+  return scale.to_double() == 1 ? y : y * scale;
 }
 
 namespace {

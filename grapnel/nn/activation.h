@@ -6,6 +6,8 @@
 #include "grapnel/base/arg.h"
 #include "grapnel/functions/functions.h"
 #include "grapnel/functions/one_call.h"
+#include "grapnel/functions/pointwise.h"
+#include "grapnel/nn/functional.h"
 #include "grapnel/nn/module_holder.h"
 
 namespace grapnel::nn {
@@ -29,29 +31,30 @@ GRAPNEL_ACTIVATION(Sigmoid, input.sigmoid());
 /// x * sigmoid(x)
 GRAPNEL_ACTIVATION(SiLU, input.silu());
 /// x * tanh(softplus(x))
-GRAPNEL_ACTIVATION(Mish, input* softplus(input).tanh());
+GRAPNEL_ACTIVATION(Mish, mish(input));
 /// log(sigmoid(x)), computed without overflow.
 GRAPNEL_ACTIVATION(LogSigmoid, log_sigmoid(input));
 /// x / (1 + |x|)
-GRAPNEL_ACTIVATION(Softsign, input / (1 + input.abs()));
-/// x limited to [low, high]. Unlike clamp's, its gradient is 0 at the bounds, too, as PyTorch's is for
-/// these layers.
-inline Tensor limited(const Tensor& x, double low, double high) {
-  return where((x <= low) | (x >= high), x.detach().clamp(low, high), x);
-}
-/// x limited to [0, 6].
-GRAPNEL_ACTIVATION(ReLU6, limited(input, 0, 6));
-/// Scaled so that activations keep mean 0 and variance 1 from layer to layer.
-GRAPNEL_ACTIVATION(SELU, 1.0507009873554804934193349852946 *
-                             elu(input, 1.6732632423543772848170429916717));
+GRAPNEL_ACTIVATION(Softsign, softsign(input));
+/// x - tanh(x)
+GRAPNEL_ACTIVATION(Tanhshrink, tanhshrink(input));
 #undef GRAPNEL_ACTIVATION
 
 // --- with options ---
+
+/// fn(input), written over the input if `inplace`: it is computed from a copy then, so that the
+/// gradient has the values from before.
+template <class Fn>
+Tensor maybe_in_place(bool inplace, Tensor input, Fn&& fn) {
+  return inplace ? input.copy_(fn(input.clone())) : fn(input);
+}
 
 struct ReLUOptions {
   ReLUOptions(bool inplace = false) : inplace_(inplace) {}
   GRAPNEL_ARG(bool, inplace);
 };
+using ReLU6Options = ReLUOptions;
+using SELUOptions = ReLUOptions;
 /// max(x, 0)
 class ReLUImpl : public Cloneable<ReLUImpl> {
  public:
@@ -65,9 +68,36 @@ class ReLUImpl : public Cloneable<ReLUImpl> {
   ReLUOptions options;
 };
 GRAPNEL_MODULE(ReLU);
+/// x limited to [0, 6].
+class ReLU6Impl : public Cloneable<ReLU6Impl> {
+ public:
+  explicit ReLU6Impl(const ReLU6Options& options_ = {}) : options(options_) {}
+  void reset() override {}
+  void pretty_print(std::ostream& stream) const override {
+    stream << "grapnel::nn::ReLU6(" << (options.inplace() ? "inplace=true" : "") << ')';
+  }
+  Tensor forward(const Tensor& input) { return maybe_in_place(options.inplace(), input, relu6); }
+
+  ReLU6Options options;
+};
+GRAPNEL_MODULE(ReLU6);
+/// Scaled so that activations keep mean 0 and variance 1 from layer to layer.
+class SELUImpl : public Cloneable<SELUImpl> {
+ public:
+  explicit SELUImpl(const SELUOptions& options_ = {}) : options(options_) {}
+  void reset() override {}
+  void pretty_print(std::ostream& stream) const override {
+    stream << "grapnel::nn::SELU(" << (options.inplace() ? "inplace=true" : "") << ')';
+  }
+  Tensor forward(const Tensor& input) { return maybe_in_place(options.inplace(), input, selu); }
+
+  SELUOptions options;
+};
+GRAPNEL_MODULE(SELU);
 
 struct LeakyReLUOptions {
   GRAPNEL_ARG(double, negative_slope) = 0.01;
+  GRAPNEL_ARG(bool, inplace) = false;
 };
 /// x where it is positive, negative_slope * x elsewhere.
 class LeakyReLUImpl : public Cloneable<LeakyReLUImpl> {
@@ -77,7 +107,11 @@ class LeakyReLUImpl : public Cloneable<LeakyReLUImpl> {
   void pretty_print(std::ostream& stream) const override {
     stream << "grapnel::nn::LeakyReLU(negative_slope=" << options.negative_slope() << ')';
   }
-  Tensor forward(const Tensor& input) { return leaky_relu(input, options.negative_slope()); }
+  Tensor forward(const Tensor& input) {
+    return maybe_in_place(options.inplace(), input, [this](const Tensor& x) {
+      return leaky_relu(x, options.negative_slope());
+    });
+  }
 
   LeakyReLUOptions options;
 };
@@ -85,6 +119,7 @@ GRAPNEL_MODULE(LeakyReLU);
 
 struct ELUOptions {
   GRAPNEL_ARG(double, alpha) = 1;
+  GRAPNEL_ARG(bool, inplace) = false;
 };
 /// x where it is positive, alpha * (exp(x) - 1) elsewhere.
 class ELUImpl : public Cloneable<ELUImpl> {
@@ -94,11 +129,117 @@ class ELUImpl : public Cloneable<ELUImpl> {
   void pretty_print(std::ostream& stream) const override {
     stream << "grapnel::nn::ELU(alpha=" << options.alpha() << ')';
   }
-  Tensor forward(const Tensor& input) { return elu(input, options.alpha()); }
+  Tensor forward(const Tensor& input) {
+    return maybe_in_place(options.inplace(), input,
+                          [this](const Tensor& x) { return elu(x, options.alpha()); });
+  }
 
   ELUOptions options;
 };
 GRAPNEL_MODULE(ELU);
+
+struct CELUOptions {
+  GRAPNEL_ARG(double, alpha) = 1;
+  GRAPNEL_ARG(bool, inplace) = false;
+};
+/// x where it is positive, alpha * (exp(x / alpha) - 1) elsewhere.
+class CELUImpl : public Cloneable<CELUImpl> {
+ public:
+  explicit CELUImpl(const CELUOptions& options_ = {}) : options(options_) {}
+  void reset() override {}
+  void pretty_print(std::ostream& stream) const override {
+    stream << "grapnel::nn::CELU(alpha=" << options.alpha() << ')';
+  }
+  Tensor forward(const Tensor& input) {
+    return maybe_in_place(options.inplace(), input,
+                          [this](const Tensor& x) { return celu(x, options.alpha()); });
+  }
+
+  CELUOptions options;
+};
+GRAPNEL_MODULE(CELU);
+
+struct RReLUOptions {
+  GRAPNEL_ARG(double, lower) = 1.0 / 8;
+  GRAPNEL_ARG(double, upper) = 1.0 / 3;
+  GRAPNEL_ARG(bool, inplace) = false;
+};
+/// x where it is positive, elsewhere x times a slope that is drawn in training.
+class RReLUImpl : public Cloneable<RReLUImpl> {
+ public:
+  explicit RReLUImpl(const RReLUOptions& options_ = {}) : options(options_) {}
+  void reset() override {}
+  void pretty_print(std::ostream& stream) const override {
+    stream << "grapnel::nn::RReLU(lower=" << options.lower() << ", upper=" << options.upper() << ')';
+  }
+  Tensor forward(const Tensor& input) {
+    return maybe_in_place(options.inplace(), input, [this](const Tensor& x) {
+      return rrelu(x, options.lower(), options.upper(), is_training());
+    });
+  }
+
+  RReLUOptions options;
+};
+GRAPNEL_MODULE(RReLU);
+
+struct ThresholdOptions {
+  ThresholdOptions(double threshold, double value) : threshold_(threshold), value_(value) {}
+  GRAPNEL_ARG(double, threshold);
+  GRAPNEL_ARG(double, value);
+  GRAPNEL_ARG(bool, inplace) = false;
+};
+/// x above the threshold, `value` elsewhere.
+class ThresholdImpl : public Cloneable<ThresholdImpl> {
+ public:
+  explicit ThresholdImpl(const ThresholdOptions& options_) : options(options_) {}
+  ThresholdImpl(double threshold, double value)
+      : ThresholdImpl(ThresholdOptions(threshold, value)) {}
+  void reset() override {}
+  void pretty_print(std::ostream& stream) const override {
+    stream << "grapnel::nn::Threshold(threshold=" << options.threshold()
+           << ", value=" << options.value() << ')';
+  }
+  Tensor forward(const Tensor& input) {
+    return maybe_in_place(options.inplace(), input, [this](const Tensor& x) {
+      return threshold(x, options.threshold(), options.value());
+    });
+  }
+
+  ThresholdOptions options;
+};
+GRAPNEL_MODULE(Threshold);
+
+struct HardshrinkOptions {
+  HardshrinkOptions(double lambda = 0.5) : lambda_(lambda) {}
+  GRAPNEL_ARG(double, lambda);
+};
+using SoftshrinkOptions = HardshrinkOptions;
+/// x, but 0 in [-lambda, lambda].
+class HardshrinkImpl : public Cloneable<HardshrinkImpl> {
+ public:
+  explicit HardshrinkImpl(const HardshrinkOptions& options_ = {}) : options(options_) {}
+  void reset() override {}
+  void pretty_print(std::ostream& stream) const override {
+    stream << "grapnel::nn::Hardshrink(" << options.lambda() << ')';
+  }
+  Tensor forward(const Tensor& input) { return hardshrink(input, options.lambda()); }
+
+  HardshrinkOptions options;
+};
+GRAPNEL_MODULE(Hardshrink);
+/// x moved towards 0 by lambda, and 0 in [-lambda, lambda].
+class SoftshrinkImpl : public Cloneable<SoftshrinkImpl> {
+ public:
+  explicit SoftshrinkImpl(const SoftshrinkOptions& options_ = {}) : options(options_) {}
+  void reset() override {}
+  void pretty_print(std::ostream& stream) const override {
+    stream << "grapnel::nn::Softshrink(" << options.lambda() << ')';
+  }
+  Tensor forward(const Tensor& input) { return softshrink(input, options.lambda()); }
+
+  SoftshrinkOptions options;
+};
+GRAPNEL_MODULE(Softshrink);
 
 struct SoftplusOptions {
   GRAPNEL_ARG(double, beta) = 1;
@@ -124,6 +265,7 @@ GRAPNEL_MODULE(Softplus);
 struct HardtanhOptions {
   GRAPNEL_ARG(double, min_val) = -1;
   GRAPNEL_ARG(double, max_val) = 1;
+  GRAPNEL_ARG(bool, inplace) = false;
 };
 /// x limited to [min_val, max_val].
 class HardtanhImpl : public Cloneable<HardtanhImpl> {
@@ -139,7 +281,9 @@ class HardtanhImpl : public Cloneable<HardtanhImpl> {
            << ", max_val=" << options.max_val() << ')';
   }
   Tensor forward(const Tensor& input) {
-    return limited(input, options.min_val(), options.max_val());
+    return maybe_in_place(options.inplace(), input, [this](const Tensor& x) {
+      return hardtanh(x, options.min_val(), options.max_val());
+    });
   }
 
   HardtanhOptions options;
@@ -234,29 +378,77 @@ class LogSoftmaxImpl : public Cloneable<LogSoftmaxImpl> {
 };
 GRAPNEL_MODULE(LogSoftmax);
 
+/// softmax(-x) along `dim`.
+class SoftminImpl : public Cloneable<SoftminImpl> {
+ public:
+  explicit SoftminImpl(const SoftmaxOptions& options_) : options(options_) {}
+  explicit SoftminImpl(int64_t dim) : SoftminImpl(SoftmaxOptions(dim)) {}
+  void reset() override {}
+  void pretty_print(std::ostream& stream) const override {
+    stream << "grapnel::nn::Softmin(dim=" << options.dim() << ')';
+  }
+  Tensor forward(const Tensor& input) { return (-input).softmax(options.dim()); }
+
+  SoftmaxOptions options;
+};
+GRAPNEL_MODULE(Softmin);
+/// Softmax over the channels of [batch, channels, height, width].
+class Softmax2dImpl : public Cloneable<Softmax2dImpl> {
+ public:
+  void reset() override {}
+  void pretty_print(std::ostream& stream) const override { stream << "grapnel::nn::Softmax2d()"; }
+  Tensor forward(const Tensor& input) {
+    check(input.dim() == 3 || input.dim() == 4,
+          "Softmax2d: the input must be [batch, channels, height, width] or one example of it, got ",
+          "shape ", input.shape(), ".");
+    return input.softmax(-3);
+  }
+};
+GRAPNEL_MODULE(Softmax2d);
+
 // --- dropout ---
 
 struct DropoutOptions {
   DropoutOptions(double p = 0.5) : p_(p) {}
   GRAPNEL_ARG(double, p);
+  GRAPNEL_ARG(bool, inplace) = false;
 };
-/// In training, zeroes each element with probability p and scales the others up; otherwise returns
-/// its argument.
-class DropoutImpl : public Cloneable<DropoutImpl> {
- public:
-  explicit DropoutImpl(const DropoutOptions& options_ = {}) : options(options_) {
-    check(options.p() >= 0 && options.p() <= 1, "Dropout: p must be between 0 and 1, got ",
-          options.p(), ".");
-  }
-  explicit DropoutImpl(double p) : DropoutImpl(DropoutOptions(p)) {}
-  void reset() override {}
-  void pretty_print(std::ostream& stream) const override {
-    stream << "grapnel::nn::Dropout(p=" << options.p() << ')';
-  }
-  Tensor forward(const Tensor& input) { return dropout(input, options.p(), is_training()); }
-
-  DropoutOptions options;
-};
-GRAPNEL_MODULE(Dropout);
+using Dropout2dOptions = DropoutOptions;
+using Dropout3dOptions = DropoutOptions;
+using AlphaDropoutOptions = DropoutOptions;
+using FeatureAlphaDropoutOptions = DropoutOptions;
+// All have the same face; outside of training they return their argument.
+#define GRAPNEL_DROPOUT(Name, function)                                                           \
+  class Name##Impl : public Cloneable<Name##Impl> {                                               \
+   public:                                                                                        \
+    explicit Name##Impl(const DropoutOptions& options_ = {}) : options(options_) {                \
+      check(options.p() >= 0 && options.p() <= 1, #Name ": p must be between 0 and 1, got ",      \
+            options.p(), ".");                                                                    \
+    }                                                                                             \
+    explicit Name##Impl(double p) : Name##Impl(DropoutOptions(p)) {}                              \
+    void reset() override {}                                                                      \
+    void pretty_print(std::ostream& stream) const override {                                      \
+      stream << "grapnel::nn::" #Name "(p=" << options.p() << ')';                                \
+    }                                                                                             \
+    Tensor forward(const Tensor& input) {                                                         \
+      return maybe_in_place(options.inplace() && is_training(), input, [this](const Tensor& x) {  \
+        return function(x, options.p(), is_training());                                           \
+      });                                                                                         \
+    }                                                                                             \
+                                                                                                  \
+    DropoutOptions options;                                                                       \
+  };                                                                                              \
+  GRAPNEL_MODULE(Name)
+/// In training, zeroes each element with probability p and scales the others up.
+GRAPNEL_DROPOUT(Dropout, dropout);
+/// Dropout of whole channels of [batch, channels, height, width].
+GRAPNEL_DROPOUT(Dropout2d, functional::feature_dropout);
+/// Dropout of whole channels of [batch, channels, depth, height, width].
+GRAPNEL_DROPOUT(Dropout3d, functional::feature_dropout);
+/// Dropout that keeps mean and variance behind a SELU.
+GRAPNEL_DROPOUT(AlphaDropout, functional::alpha_dropout);
+/// The same for whole channels.
+GRAPNEL_DROPOUT(FeatureAlphaDropout, functional::feature_alpha_dropout);
+#undef GRAPNEL_DROPOUT
 
 }  // namespace grapnel::nn

@@ -42,11 +42,9 @@ void ModuleListImpl::clone_(const Module& other) {
 
 // --- ModuleDict ---
 
-void ModuleDictImpl::update(const ModuleDictImpl& other) {
-  for (const auto& item : other.children_) {
-    if (contains(item.key())) replace_module(item.key(), item.value());
-    else insert(item.key(), item.value());
-  }
+void ModuleDictImpl::put(const std::string& key, const Pointer& module) {
+  if (contains(key)) replace_module(key, module);
+  else insert(key, module);
 }
 
 ModuleDictImpl::Pointer ModuleDictImpl::pop(const std::string& key) {
@@ -63,6 +61,10 @@ const ModuleDictImpl::Pointer& ModuleDictImpl::ptr(const std::string& key) const
 
 ModuleDictImpl::ModuleDictImpl(const std::vector<std::pair<std::string, Pointer>>& modules) {
   for (const auto& [key, module] : modules) insert(key, module);
+}
+
+ModuleDictImpl::ModuleDictImpl(const OrderedDict<std::string, Pointer>& modules) {
+  for (const auto& item : modules) insert(item.key(), item.value());
 }
 
 void ModuleDictImpl::insert(const std::string& key, Pointer module) {
@@ -87,6 +89,69 @@ void ModuleDictImpl::clone_(const Module& other) {
   Module::operator=(other);
   children_.clear();
   for (const auto& item : original.children_) children_.insert(item.key(), item.value()->clone());
+}
+
+// --- ParameterList and ParameterDict ---
+
+namespace {
+void print_parameters(std::ostream& stream, const char* name,
+                      const OrderedDict<std::string, Tensor>& parameters) {
+  stream << "grapnel::nn::" << name << '(';
+  for (const auto& item : parameters)
+    stream << "\n  (" << item.key() << "): Parameter " << item->dtype() << item->shape();
+  stream << (parameters.is_empty() ? ")" : "\n)");
+}
+/// In the place of each tensor, which another module has as well, one of its own.
+void make_own(OrderedDict<std::string, Tensor>& parameters) {
+  for (auto& item : parameters)
+    item.value() = item->detach().clone().set_requires_grad(item->requires_grad());
+}
+}  // namespace
+
+void ParameterListImpl::append(const Tensor& parameter) {
+  register_parameter(std::to_string(size()), parameter, parameter.requires_grad());
+}
+Tensor& ParameterListImpl::at(size_t index) {
+  check(index < size(), "ParameterList: parameter ", index, " was asked for, but there are ", size(),
+        ".");
+  return parameters_[index].value();
+}
+std::shared_ptr<Module> ParameterListImpl::clone() const {
+  auto copy = std::make_shared<ParameterListImpl>(*this);
+  make_own(copy->parameters_);
+  return copy;
+}
+void ParameterListImpl::clone_(const Module& other) {
+  Module::operator=(other);
+  make_own(parameters_);
+}
+void ParameterListImpl::pretty_print(std::ostream& stream) const {
+  print_parameters(stream, "ParameterList", parameters_);
+}
+
+ParameterDictImpl::ParameterDictImpl(const OrderedDict<std::string, Tensor>& parameters) {
+  for (const auto& item : parameters) insert(item.key(), item.value());
+}
+Tensor& ParameterDictImpl::insert(const std::string& key, const Tensor& parameter) {
+  return register_parameter(key, parameter, parameter.requires_grad());
+}
+Tensor ParameterDictImpl::pop(const std::string& key) {
+  const Tensor out = parameters_[key];
+  parameters_.erase(key);
+  return out;
+}
+void ParameterDictImpl::clear() { parameters_.clear(); }
+std::shared_ptr<Module> ParameterDictImpl::clone() const {
+  auto copy = std::make_shared<ParameterDictImpl>(*this);
+  make_own(copy->parameters_);
+  return copy;
+}
+void ParameterDictImpl::clone_(const Module& other) {
+  Module::operator=(other);
+  make_own(parameters_);
+}
+void ParameterDictImpl::pretty_print(std::ostream& stream) const {
+  print_parameters(stream, "ParameterDict", parameters_);
 }
 
 }  // namespace grapnel::nn

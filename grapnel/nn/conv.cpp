@@ -6,33 +6,22 @@
 #include "grapnel/base/checked.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
+#include "grapnel/functions/padding.h"
 #include "grapnel/nn/init.h"
-#include "grapnel/ops/vectors.h"
 
 namespace grapnel::nn {
 
 namespace {
 
-/// Which element of [0, size) stands at `place` outside of it.
-int64_t source_of(int64_t place, int64_t size, PaddingMode mode) {
-  if (mode == PaddingMode::replicate) return std::clamp<int64_t>(place, 0, size - 1);
-  if (mode == PaddingMode::circular) return (place + size) % size;
-  return place < 0 ? -place : place >= size ? 2 * (size - 1) - place : place;
-}
-
-/// `x` with `before` and `after` elements more along `dim`, taken from x itself.
-Tensor pad_from_itself(const Tensor& x, int64_t dim, int64_t before, int64_t after,
-                       PaddingMode mode) {
-  const int64_t padding = checked_add(before, after, "conv, padding");
-  const int64_t size = x.size(dim), most = mode == PaddingMode::reflect    ? size - 1
-                                           : mode == PaddingMode::circular ? size
-                                                                           : padding;
-  check(size > 0 && std::max(before, after) <= most, "conv: padding by ", std::max(before, after),
-        " needs more than the ", size, " elements that the input has in dimension ", dim, ".");
-  std::vector<int64_t> index;
-  index.reserve(static_cast<size_t>(checked_add(size, padding, "conv, padding")));
-  for (int64_t i = -before; i < size + after; ++i) index.push_back(source_of(i, size, mode));
-  return x.index_select(dim, from_vector(index).to(x.device()));
+/// The choice of pad() for a layer.
+PadMode pad_mode(PaddingMode mode) {
+  switch (mode) {
+    case PaddingMode::zeros: return PadMode::constant;
+    case PaddingMode::reflect: return PadMode::reflect;
+    case PaddingMode::replicate: return PadMode::replicate;
+    case PaddingMode::circular: return PadMode::circular;
+  }
+  __builtin_unreachable();
 }
 
 Tensor conv(const Tensor& x, const Tensor& w, const Tensor& b, const ConvOptions<1>& o,
@@ -44,18 +33,42 @@ Tensor conv(const Tensor& x, const Tensor& w, const Tensor& b, const ConvOptions
   return conv2d(x, w, b, o.stride(), padding, o.dilation(), o.groups());
 }
 
-}  // namespace
+Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& b,
+                      const ConvTransposeOptions<1>& o, IntArrayRef output_padding) {
+  return conv_transpose1d(x, w, b, o.stride(), o.padding(), output_padding, o.groups(),
+                          o.dilation());
+}
+Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& b,
+                      const ConvTransposeOptions<2>& o, IntArrayRef output_padding) {
+  return conv_transpose2d(x, w, b, o.stride(), o.padding(), output_padding, o.groups(),
+                          o.dilation());
+}
 
-template <size_t D, class Derived>
-ConvNdImpl<D, Derived>::ConvNdImpl(const ConvOptions<D>& options_) : options(options_) {
-  check(options.in_channels() > 0 && options.out_channels() > 0, "Conv", D,
+void start_weights(const Tensor& weight, const Tensor& bias) {
+  init::kaiming_uniform_(weight, std::sqrt(5.0));
+  if (!bias.defined()) return;
+  const double bound =
+      1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, init::fans_of(weight).in)));
+  init::uniform_(bias, -bound, bound);
+}
+
+template <size_t D>
+void check_channels(const char* name, const auto& options) {
+  check(options.in_channels() > 0 && options.out_channels() > 0, name, D,
         "d: in_channels and out_channels must be positive, got ", options.in_channels(), " and ",
         options.out_channels(), ".");
   check(options.groups() > 0 && options.in_channels() % options.groups() == 0 &&
             options.out_channels() % options.groups() == 0,
-        "Conv", D, "d: groups must divide in_channels and out_channels, got groups ",
+        name, D, "d: groups must divide in_channels and out_channels, got groups ",
         options.groups(), ", in_channels ", options.in_channels(), " and out_channels ",
         options.out_channels(), ".");
+}
+
+}  // namespace
+
+template <size_t D, class Derived>
+ConvNdImpl<D, Derived>::ConvNdImpl(const ConvOptions<D>& options_) : options(options_) {
+  check_channels<D>("Conv", options);
   for (size_t i = 0; i < D; ++i)
     check(!options.padding().is_same() || options.stride()[i] == 1, "Conv", D,
           "d: the padding `same` needs stride 1, got ", options.stride(), ".");
@@ -74,11 +87,7 @@ void ConvNdImpl<D, Derived>::reset() {
 
 template <size_t D, class Derived>
 void ConvNdImpl<D, Derived>::reset_parameters() {
-  init::kaiming_uniform_(weight, std::sqrt(5.0));
-  if (!bias.defined()) return;
-  const double bound =
-      1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, init::fans_of(weight).in)));
-  init::uniform_(bias, -bound, bound);
+  start_weights(weight, bias);
 }
 
 template <size_t D, class Derived>
@@ -107,17 +116,15 @@ Tensor ConvNdImpl<D, Derived>::forward(const Tensor& input) {
                                         "conv, reach of the kernel");
       before[i] = total / 2, after[i] = total - before[i];
     }
-  Tensor x = input;
   if (options.padding_mode() != PaddingMode::zeros) {
-    for (size_t i = 0; i < D; ++i)
-      if (before[i] > 0 || after[i] > 0)
-        x = pad_from_itself(x, static_cast<int64_t>(i) + 2, before[i], after[i],
-                            options.padding_mode());
+    Shape padding;
+    for (size_t i = D; i-- > 0;) padding.push_back(before[i]), padding.push_back(after[i]);
+    const Tensor x = pad(input, padding, pad_mode(options.padding_mode()));
     return conv(x, weight, bias, options, std::array<int64_t, D>{});
   }
   // The op pads both sides alike. With one element too many in front (and stride 1), the first
   // result is one too many.
-  Tensor y = conv(x, weight, bias, options, after);
+  Tensor y = conv(input, weight, bias, options, after);
   for (size_t i = 0; i < D; ++i)
     if (after[i] > before[i]) y = y.slice(static_cast<int64_t>(i) + 2, after[i] - before[i]);
   return y;
@@ -125,5 +132,61 @@ Tensor ConvNdImpl<D, Derived>::forward(const Tensor& input) {
 
 template class ConvNdImpl<1, Conv1dImpl>;
 template class ConvNdImpl<2, Conv2dImpl>;
+
+// --- ConvTranspose ---
+
+template <size_t D, class Derived>
+ConvTransposeNdImpl<D, Derived>::ConvTransposeNdImpl(const ConvTransposeOptions<D>& options_)
+    : options(options_) {
+  check_channels<D>("ConvTranspose", options);
+  ConvTransposeNdImpl::reset();
+}
+
+template <size_t D, class Derived>
+void ConvTransposeNdImpl<D, Derived>::reset() {
+  Shape shape{options.in_channels(), options.out_channels() / options.groups()};
+  for (const int64_t k : *options.kernel_size()) shape.push_back(k);
+  weight = this->register_parameter("weight", empty(shape));
+  bias =
+      this->register_parameter("bias", options.bias() ? empty({options.out_channels()}) : Tensor());
+  reset_parameters();
+}
+
+template <size_t D, class Derived>
+void ConvTransposeNdImpl<D, Derived>::reset_parameters() {
+  start_weights(weight, bias);
+}
+
+template <size_t D, class Derived>
+void ConvTransposeNdImpl<D, Derived>::pretty_print(std::ostream& stream) const {
+  stream << "grapnel::nn::ConvTranspose" << D << "d(" << options.in_channels() << ", "
+         << options.out_channels() << ", kernel_size=" << options.kernel_size()
+         << ", stride=" << options.stride() << ", padding=" << options.padding()
+         << ", output_padding=" << options.output_padding() << ')';
+}
+
+template <size_t D, class Derived>
+Tensor ConvTransposeNdImpl<D, Derived>::forward(
+    const Tensor& input, const std::optional<std::vector<int64_t>>& output_size) {
+  std::array<int64_t, D> added = *options.output_padding();
+  if (output_size) {
+    check(output_size->size() >= D && input.dim() > static_cast<int64_t>(D), "ConvTranspose", D,
+          "d: output_size must hold ", D, " sizes, got ", IntArrayRef(*output_size), ".");
+    for (size_t i = 0; i < D; ++i) {
+      const int64_t wanted = (*output_size)[output_size->size() - D + i];
+      const int64_t size = input.size(static_cast<int64_t>(i) - static_cast<int64_t>(D));
+      const int64_t least = (size - 1) * options.stride()[i] - 2 * options.padding()[i] +
+                            options.dilation()[i] * (options.kernel_size()[i] - 1) + 1;
+      check(wanted >= least && wanted < least + options.stride()[i], "ConvTranspose", D,
+            "d: a size of ", wanted, " was asked for, but it is between ", least, " and ",
+            least + options.stride()[i] - 1, " for an input of shape ", input.shape(), ".");
+      added[i] = wanted - least;
+    }
+  }
+  return conv_transpose(input, weight, bias, options, added);
+}
+
+template class ConvTransposeNdImpl<1, ConvTranspose1dImpl>;
+template class ConvTransposeNdImpl<2, ConvTranspose2dImpl>;
 
 }  // namespace grapnel::nn

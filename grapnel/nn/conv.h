@@ -1,9 +1,11 @@
-/// Conv1d and Conv2d.
+/// Conv1d and Conv2d, ConvTranspose1d and ConvTranspose2d.
 ///
 ///   nn::Conv2d conv(nn::Conv2dOptions(3, 8, 3).stride(2).padding(1));
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "grapnel/base/arg.h"
 #include "grapnel/nn/expanding_array.h"
@@ -84,5 +86,60 @@ GRAPNEL_MODULE(Conv2d);
 
 extern template class ConvNdImpl<1, Conv1dImpl>;
 extern template class ConvNdImpl<2, Conv2dImpl>;
+
+/// Channels, kernel, and how it moves. `output_padding` adds elements at one end, where a stride lets
+/// several sizes fit.
+template <size_t D>
+struct ConvTransposeOptions {
+  ConvTransposeOptions(int64_t in_channels, int64_t out_channels, ExpandingArray<D> kernel_size)
+      : in_channels_(in_channels), out_channels_(out_channels), kernel_size_(kernel_size) {}
+  GRAPNEL_ARG(int64_t, in_channels);
+  GRAPNEL_ARG(int64_t, out_channels);
+  GRAPNEL_ARG(ExpandingArray<D>, kernel_size);
+  GRAPNEL_ARG(ExpandingArray<D>, stride) = 1;
+  GRAPNEL_ARG(ExpandingArray<D>, padding) = 0;
+  GRAPNEL_ARG(ExpandingArray<D>, output_padding) = 0;
+  GRAPNEL_ARG(int64_t, groups) = 1;
+  GRAPNEL_ARG(bool, bias) = true;
+  GRAPNEL_ARG(ExpandingArray<D>, dilation) = 1;
+};
+using ConvTranspose1dOptions = ConvTransposeOptions<1>;
+using ConvTranspose2dOptions = ConvTransposeOptions<2>;
+
+/// What both have: weight [in_channels, out_channels / groups, kernel...] and bias [out_channels].
+template <size_t D, class Derived>
+class ConvTransposeNdImpl : public Cloneable<Derived> {
+ public:
+  ConvTransposeNdImpl(int64_t in_channels, int64_t out_channels, ExpandingArray<D> kernel_size)
+      : ConvTransposeNdImpl(ConvTransposeOptions<D>(in_channels, out_channels, kernel_size)) {}
+  explicit ConvTransposeNdImpl(const ConvTransposeOptions<D>& options_);
+
+  void reset() override;
+  /// Both uniform in +-1 / sqrt(fan_in), drawn from the default generator.
+  void reset_parameters();
+  void pretty_print(std::ostream& stream) const override;
+  /// Input [batch, in_channels, ...], or one example without its batch dimension. `output_size` (the
+  /// last sizes of the result) takes the place of `output_padding`.
+  Tensor forward(const Tensor& input, const std::optional<std::vector<int64_t>>& output_size = {});
+
+  ConvTransposeOptions<D> options;
+  Tensor weight, bias;
+};
+
+/// x [batch, channels, length]
+class ConvTranspose1dImpl : public ConvTransposeNdImpl<1, ConvTranspose1dImpl> {
+ public:
+  using ConvTransposeNdImpl::ConvTransposeNdImpl;
+};
+GRAPNEL_MODULE(ConvTranspose1d);
+/// x [batch, channels, height, width]
+class ConvTranspose2dImpl : public ConvTransposeNdImpl<2, ConvTranspose2dImpl> {
+ public:
+  using ConvTransposeNdImpl::ConvTransposeNdImpl;
+};
+GRAPNEL_MODULE(ConvTranspose2d);
+
+extern template class ConvTransposeNdImpl<1, ConvTranspose1dImpl>;
+extern template class ConvTransposeNdImpl<2, ConvTranspose2dImpl>;
 
 }  // namespace grapnel::nn

@@ -27,7 +27,12 @@ class ExpandingArray {
     for (size_t i = 0; i < D; ++i) values_[i] = each[i];
   }
   T operator[](size_t i) const { return values_[i]; }
+  T& operator[](size_t i) { return values_[i]; }
   const std::array<T, D>& operator*() const { return values_; }
+  std::array<T, D>& operator*() { return values_; }
+  const std::array<T, D>* operator->() const { return &values_; }
+  std::array<T, D>* operator->() { return &values_; }
+  constexpr size_t size() const { return D; }
   operator IntArrayRef() const
     requires std::same_as<T, int64_t>
   {

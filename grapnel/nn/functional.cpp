@@ -7,6 +7,7 @@
 #include "grapnel/base/checked.h"
 #include "grapnel/base/half.h"
 #include "grapnel/functions/broadcast_warning.h"
+#include "grapnel/functions/factories.h"
 #include "grapnel/ops/attr_check.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/tensor/tensor_index.h"
@@ -14,6 +15,17 @@
 namespace grapnel::nn::functional {
 
 // --- norms ---
+
+namespace {
+/// y [batch, channels, ...] scaled and shifted by one number for each channel.
+Tensor scaled_by_channel(Tensor y, const Tensor& weight, const Tensor& bias) {
+  Shape column = Shape::filled(static_cast<int>(y.dim()) - 1, 1);
+  column[0] = y.size(1);
+  if (weight.defined()) y = y * weight.view(column);
+  if (bias.defined()) y = y + bias.view(column);
+  return y;
+}
+}  // namespace
 
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, const Tensor& bias,
                   double eps) {
@@ -23,12 +35,8 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, con
         " groups, got shape ", x.shape(), ".");
   const int64_t groups = checked_mul(x.size(0), num_groups, "group_norm"),
                 per_group = x.numel() / std::max<int64_t>(1, groups);
-  Tensor y = layer_norm(x.reshape({groups, per_group}), {per_group}, {}, {}, eps).view(x.shape());
-  Shape column = Shape::filled(static_cast<int>(x.dim()) - 1, 1);
-  column[0] = x.size(1);
-  if (weight.defined()) y = y * weight.view(column);
-  if (bias.defined()) y = y + bias.view(column);
-  return y;
+  const Tensor y = layer_norm(x.reshape({groups, per_group}), {per_group}, {}, {}, eps).view(x.shape());
+  return scaled_by_channel(y, weight, bias);
 }
 
 namespace {
@@ -54,6 +62,75 @@ Tensor rms_norm(const Tensor& x, IntArrayRef normalized_shape, const Tensor& wei
   Tensor y = v * rsqrt(v.square().mean(dims, true) + eps.value_or(spacing_at_one(x.dtype())));
   if (weight.defined()) y = y * weight;
   return y.dtype() == x.dtype() ? y : y.to(x.dtype());
+}
+
+Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
+                     const Tensor& weight, const Tensor& bias, bool use_input_stats,
+                     double momentum, double eps) {
+  GRAPNEL_CALL_SITE;
+  check(x.dim() >= 3, "instance_norm: x must be [batch, channels, sizes...], got shape ", x.shape(),
+        ".");
+  check(running_mean.defined() == running_var.defined() &&
+            (use_input_stats || running_mean.defined()),
+        "instance_norm: without the statistics of x both running ones are needed.");
+  if (!use_input_stats)
+    return batch_norm(x, weight, bias, running_mean, running_var, /*training=*/false, momentum, eps);
+  const int64_t images = checked_mul(x.size(0), x.size(1), "instance_norm"),
+                pixels = x.numel() / std::max<int64_t>(1, images);
+  check(pixels > 1, "instance_norm: there must be more than one pixel per channel, got shape ",
+        x.shape(), ".");
+  if (running_mean.defined()) {
+    NoGradGuard no_grad;
+    const Tensor flat = x.reshape({x.size(0), x.size(1), pixels});
+    running_mean.lerp_(flat.mean({2}).mean({0}), momentum);
+    running_var.lerp_(flat.var({2}).mean({0}), momentum);
+  }
+  const Tensor y = layer_norm(x.reshape({images, pixels}), {pixels}, {}, {}, eps).view(x.shape());
+  return scaled_by_channel(y, weight, bias);
+}
+
+// --- dropout ---
+
+namespace {
+void check_dropout(const char* name, const Tensor& x, double p) {
+  check(p >= 0 && p <= 1, name, ": a probability lies between 0 and 1, got ", p, ".");
+  check(is_floating(x.dtype()), name, ": not defined for ", x.dtype(),
+        ".\nConvert first: x.to(kFloat32).");
+}
+/// A one for every element that stays, or for every channel; elsewhere zeros.
+Tensor keep(const char* name, const Tensor& x, double p, bool by_channel) {
+  Shape sizes = x.shape();
+  if (by_channel) {
+    check(x.dim() >= 2, name, ": x must be [batch, channels, ...], got shape ", x.shape(), ".");
+    for (int i = 2; i < sizes.size(); ++i) sizes[i] = 1;
+  }
+  return empty(sizes, x.options()).bernoulli_(1 - p);
+}
+Tensor alpha_drop(const char* name, const Tensor& x, double p, bool by_channel) {
+  if (p == 1) return x * 0.0;
+  // What SELU comes down to, and the scale and the shift that put mean and variance right again.
+  const double floor = 1.7580993408473766, scale = 1 / std::sqrt((floor * floor * p + 1) * (1 - p));
+  const Tensor kept = keep(name, x, p, by_channel);
+  return x * (kept * scale) + ((kept - 1.0) * (floor * scale) + floor * scale * p);
+}
+}  // namespace
+
+Tensor feature_dropout(const Tensor& x, double p, bool training) {
+  GRAPNEL_CALL_SITE;
+  check_dropout("feature_dropout", x, p);
+  if (!training || p == 0) return x;
+  const Tensor kept = keep("feature_dropout", x, p, /*by_channel=*/true);
+  return x * (p < 1 ? kept * (1 / (1 - p)) : kept);
+}
+Tensor alpha_dropout(const Tensor& x, double p, bool training) {
+  GRAPNEL_CALL_SITE;
+  check_dropout("alpha_dropout", x, p);
+  return training && p > 0 ? alpha_drop("alpha_dropout", x, p, /*by_channel=*/false) : x;
+}
+Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
+  GRAPNEL_CALL_SITE;
+  check_dropout("feature_alpha_dropout", x, p);
+  return training && p > 0 ? alpha_drop("feature_alpha_dropout", x, p, /*by_channel=*/true) : x;
 }
 
 // --- pooling ---

@@ -15,6 +15,22 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = {}
 Tensor rms_norm(const Tensor& x, IntArrayRef normalized_shape, const Tensor& weight = {},
                 std::optional<double> eps = {});
 
+/// x with mean 0 and variance 1 over the pixels of each channel of each example: by its own
+/// statistics, or the running ones. While it uses its own it moves the running ones, if there are any.
+Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {},
+                     const Tensor& running_var = {}, const Tensor& weight = {},
+                     const Tensor& bias = {}, bool use_input_stats = true, double momentum = 0.1,
+                     double eps = 1e-5);
+
+/// x [batch, channels, ...] with whole channels set to zero with probability p, the others scaled by
+/// 1 / (1 - p).
+Tensor feature_dropout(const Tensor& x, double p = 0.5, bool training = true);
+/// Dropout to the value that a SELU has for very negative numbers, scaled and shifted so that mean 0
+/// and variance 1 stay.
+Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = true);
+/// The same for whole channels.
+Tensor feature_alpha_dropout(const Tensor& x, double p = 0.5, bool training = true);
+
 /// x [batch, channels, length]
 Tensor max_pool1d(const Tensor& x, int64_t kernel_size, std::optional<int64_t> stride = {},
                   int64_t padding = 0, int64_t dilation = 1, bool ceil_mode = false);

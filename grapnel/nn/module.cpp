@@ -207,6 +207,13 @@ void Module::apply(const std::function<void(const std::string&, Module&)>& fn,
                    const std::string& name_prefix) {
   walk(name_prefix, fn);
 }
+void Module::apply(const std::function<void(const Module&)>& fn) const {
+  const_cast<Module*>(this)->walk({}, [&](const std::string&, Module& module) { fn(module); });
+}
+void Module::apply(const std::function<void(const std::string&, const Module&)>& fn,
+                   const std::string& name_prefix) const {
+  const_cast<Module*>(this)->walk(name_prefix, fn);
+}
 
 // --- What it does ---
 

@@ -68,6 +68,9 @@ class Module : public std::enable_shared_from_this<Module> {
   void apply(const std::function<void(Module&)>& fn, const std::string& name_prefix = {});
   void apply(const std::function<void(const std::string&, Module&)>& fn,
              const std::string& name_prefix = {});
+  void apply(const std::function<void(const Module&)>& fn) const;
+  void apply(const std::function<void(const std::string&, const Module&)>& fn,
+             const std::string& name_prefix = {}) const;
 
   // --- What it does ---
   virtual void train(bool on = true);
@@ -78,6 +81,10 @@ class Module : public std::enable_shared_from_this<Module> {
   virtual void to(DType dtype);
   virtual void to(Device device);
   virtual void to(Device device, DType dtype);
+  // With LibTorch's flag; nothing is asynchronous here.
+  void to(DType dtype, bool /*non_blocking*/) { to(dtype); }
+  void to(Device device, bool /*non_blocking*/) { to(device); }
+  void to(Device device, DType dtype, bool /*non_blocking*/) { to(device, dtype); }
   virtual void zero_grad(bool set_to_none = true);
   /// One line, without the submodules.
   virtual void pretty_print(std::ostream& stream) const;
@@ -116,6 +123,10 @@ class Module : public std::enable_shared_from_this<Module> {
     if constexpr (requires { typename M::ContainedType; })
       return dynamic_cast<typename M::ContainedType*>(this);
     else return dynamic_cast<M*>(this);
+  }
+  template <class M>
+  const auto* as() const noexcept {
+    return const_cast<Module*>(this)->as<M>();
   }
 
   // --- Hooks ---

@@ -30,11 +30,24 @@ class ModuleHolder {
 
   explicit operator bool() const noexcept { return impl_ != nullptr; }
   bool is_empty() const noexcept { return impl_ == nullptr; }
-  Contained* operator->() const { return &get(); }
-  Contained& operator*() const { return get(); }
+  Contained* operator->() const { return get(); }
+  Contained& operator*() const { return *get(); }
   const std::shared_ptr<Contained>& ptr() const {
     get();
     return impl_;
+  }
+  /// The module itself; an error if the holder is empty.
+  Contained* get() const {
+    check(impl_ != nullptr,
+          "the module holder is empty: it was made with nullptr and no module was assigned since.");
+    return impl_.get();
+  }
+  /// For containers: what stands at a position or under a name.
+  template <class Index, class C = Contained>
+  decltype(auto) operator[](Index&& index) const
+    requires requires(C& c) { c[std::forward<Index>(index)]; }
+  {
+    return static_cast<C&>(*get())[std::forward<Index>(index)];
   }
   operator const std::shared_ptr<Contained>&() const { return ptr(); }
 
@@ -42,16 +55,11 @@ class ModuleHolder {
   template <class... A, class C = Contained>
   [[gnu::noinline]] auto operator()(A&&... args) const
       -> decltype(call(std::declval<C&>(), std::forward<A>(args)...)) {
-    return detail::call_from(__builtin_return_address(0), static_cast<C&>(get()),
+    return detail::call_from(__builtin_return_address(0), static_cast<C&>(*get()),
                              std::forward<A>(args)...);
   }
 
  private:
-  Contained& get() const {
-    check(impl_ != nullptr,
-          "the module holder is empty: it was made with nullptr and no module was assigned since.");
-    return *impl_;
-  }
   static std::shared_ptr<Contained> make() {
     if constexpr (std::is_default_constructible_v<Contained>) return std::make_shared<Contained>();
     else fail("this module cannot be made without arguments; write {nullptr} for an empty holder.");

@@ -21,6 +21,25 @@ void check_shape(const std::vector<int64_t>& shape, const char* what) {
     check(n > 0, what, ": sizes must be positive, got normalized_shape ", IntArrayRef(shape), ".");
 }
 
+/// Parameters and buffers of a norm that may be affine and may track statistics.
+void register_state(auto& norm) {
+  const int64_t n = norm.options.num_features();
+  const bool affine = norm.options.affine(), tracks = norm.options.track_running_stats();
+  norm.weight = norm.register_parameter("weight", affine ? empty({n}) : Tensor());
+  norm.bias = norm.register_parameter("bias", affine ? empty({n}) : Tensor());
+  norm.running_mean = norm.register_buffer("running_mean", tracks ? zeros({n}) : Tensor());
+  norm.running_var = norm.register_buffer("running_var", tracks ? ones({n}) : Tensor());
+  norm.num_batches_tracked =
+      norm.register_buffer("num_batches_tracked", tracks ? zeros({}, kInt64) : Tensor());
+}
+/// As if nothing had been seen yet.
+void start_statistics(auto& norm) {
+  if (!norm.running_mean.defined()) return;
+  init::zeros_(norm.running_mean);
+  init::ones_(norm.running_var);
+  init::zeros_(norm.num_batches_tracked);
+}
+
 }  // namespace
 
 // --- BatchNorm ---
@@ -34,23 +53,13 @@ void BatchNormImpl<Derived>::start() {
 
 template <class Derived>
 void BatchNormImpl<Derived>::reset() {
-  const int64_t n = options.num_features();
-  weight = this->register_parameter("weight", options.affine() ? empty({n}) : Tensor());
-  bias = this->register_parameter("bias", options.affine() ? empty({n}) : Tensor());
-  const bool tracks = options.track_running_stats();
-  running_mean = this->register_buffer("running_mean", tracks ? zeros({n}) : Tensor());
-  running_var = this->register_buffer("running_var", tracks ? ones({n}) : Tensor());
-  num_batches_tracked =
-      this->register_buffer("num_batches_tracked", tracks ? zeros({}, kInt64) : Tensor());
+  register_state(*this);
   reset_parameters();
 }
 
 template <class Derived>
 void BatchNormImpl<Derived>::reset_running_stats() {
-  if (!running_mean.defined()) return;
-  init::zeros_(running_mean);
-  init::ones_(running_var);
-  init::zeros_(num_batches_tracked);
+  start_statistics(*this);
 }
 
 template <class Derived>
@@ -88,6 +97,52 @@ Tensor BatchNormImpl<Derived>::forward(const Tensor& input) {
 
 template class BatchNormImpl<BatchNorm1dImpl>;
 template class BatchNormImpl<BatchNorm2dImpl>;
+template class BatchNormImpl<BatchNorm3dImpl>;
+
+// --- InstanceNorm ---
+
+template <class Derived>
+InstanceNormImpl<Derived>::InstanceNormImpl(const InstanceNormOptions& options_)
+    : options(options_) {
+  check(options.num_features() > 0, Derived::title, ": num_features must be positive, got ",
+        options.num_features(), ".");
+  InstanceNormImpl::reset();
+}
+template <class Derived>
+void InstanceNormImpl<Derived>::reset() {
+  register_state(*this);
+  reset_parameters();
+}
+template <class Derived>
+void InstanceNormImpl<Derived>::reset_running_stats() {
+  start_statistics(*this);
+}
+template <class Derived>
+void InstanceNormImpl<Derived>::reset_parameters() {
+  reset_running_stats();
+  start_affine(weight, bias);
+}
+template <class Derived>
+void InstanceNormImpl<Derived>::pretty_print(std::ostream& stream) const {
+  stream << "grapnel::nn::" << Derived::title << '(' << options.num_features()
+         << ", eps=" << options.eps() << ", momentum=" << options.momentum()
+         << ", affine=" << (options.affine() ? "true" : "false")
+         << ", track_running_stats=" << (options.track_running_stats() ? "true" : "false") << ')';
+}
+template <class Derived>
+Tensor InstanceNormImpl<Derived>::forward(const Tensor& input) {
+  if (input.dim() == Derived::dims + 1) return forward(input.unsqueeze(0)).squeeze(0);
+  check(input.dim() == Derived::dims + 2 && input.size(1) == options.num_features(), Derived::title,
+        ": the input must have ", Derived::dims + 2, " dimensions and ", options.num_features(),
+        " channels, got shape ", input.shape(), ".");
+  return functional::instance_norm(input, running_mean, running_var, weight, bias,
+                                   this->is_training() || !running_mean.defined(),
+                                   options.momentum(), options.eps());
+}
+
+template class InstanceNormImpl<InstanceNorm1dImpl>;
+template class InstanceNormImpl<InstanceNorm2dImpl>;
+template class InstanceNormImpl<InstanceNorm3dImpl>;
 
 // --- LayerNorm ---
 

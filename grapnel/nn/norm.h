@@ -1,4 +1,5 @@
-/// Layers that normalise: BatchNorm1d, BatchNorm2d, LayerNorm, GroupNorm, RMSNorm.
+/// Layers that normalise: BatchNorm1d to 3d, InstanceNorm1d to 3d, LayerNorm, GroupNorm,
+/// RMSNorm.
 #pragma once
 
 #include <optional>
@@ -21,6 +22,7 @@ struct BatchNormOptions {
 };
 using BatchNorm1dOptions = BatchNormOptions;
 using BatchNorm2dOptions = BatchNormOptions;
+using BatchNorm3dOptions = BatchNormOptions;
 
 /// Normalises every channel: by the batch's mean and variance in training, by the running ones
 /// otherwise.
@@ -59,8 +61,78 @@ class BatchNorm2dImpl : public BatchNormImpl<BatchNorm2dImpl> {
   static constexpr int64_t least_dims = 4, most_dims = 4;
 };
 GRAPNEL_MODULE(BatchNorm2d);
+/// Input [batch, channels, depth, height, width].
+class BatchNorm3dImpl : public BatchNormImpl<BatchNorm3dImpl> {
+ public:
+  using BatchNormImpl::BatchNormImpl;
+  static constexpr const char* title = "BatchNorm3d";
+  static constexpr int64_t least_dims = 5, most_dims = 5;
+};
+GRAPNEL_MODULE(BatchNorm3d);
 extern template class BatchNormImpl<BatchNorm1dImpl>;
 extern template class BatchNormImpl<BatchNorm2dImpl>;
+extern template class BatchNormImpl<BatchNorm3dImpl>;
+
+struct InstanceNormOptions {
+  InstanceNormOptions(int64_t num_features) : num_features_(num_features) {}
+  GRAPNEL_ARG(int64_t, num_features);
+  GRAPNEL_ARG(double, eps) = 1e-5;
+  /// How far the running statistics move per batch.
+  GRAPNEL_ARG(double, momentum) = 0.1;
+  GRAPNEL_ARG(bool, affine) = false;
+  GRAPNEL_ARG(bool, track_running_stats) = false;
+};
+using InstanceNorm1dOptions = InstanceNormOptions;
+using InstanceNorm2dOptions = InstanceNormOptions;
+using InstanceNorm3dOptions = InstanceNormOptions;
+
+/// Normalises every channel of every example by its own mean and variance; outside of training by
+/// the running ones, if they are tracked.
+template <class Derived>
+class InstanceNormImpl : public Cloneable<Derived> {
+ public:
+  explicit InstanceNormImpl(const InstanceNormOptions& options_);
+  explicit InstanceNormImpl(int64_t num_features)
+      : InstanceNormImpl(InstanceNormOptions(num_features)) {}
+
+  void reset() override;
+  void reset_running_stats();
+  void reset_parameters();
+  void pretty_print(std::ostream& stream) const override;
+  /// Also one example without its batch dimension.
+  Tensor forward(const Tensor& input);
+
+  InstanceNormOptions options;
+  Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+};
+
+/// Input [batch, channels, length].
+class InstanceNorm1dImpl : public InstanceNormImpl<InstanceNorm1dImpl> {
+ public:
+  using InstanceNormImpl::InstanceNormImpl;
+  static constexpr const char* title = "InstanceNorm1d";
+  static constexpr int64_t dims = 1;
+};
+GRAPNEL_MODULE(InstanceNorm1d);
+/// Input [batch, channels, height, width].
+class InstanceNorm2dImpl : public InstanceNormImpl<InstanceNorm2dImpl> {
+ public:
+  using InstanceNormImpl::InstanceNormImpl;
+  static constexpr const char* title = "InstanceNorm2d";
+  static constexpr int64_t dims = 2;
+};
+GRAPNEL_MODULE(InstanceNorm2d);
+/// Input [batch, channels, depth, height, width].
+class InstanceNorm3dImpl : public InstanceNormImpl<InstanceNorm3dImpl> {
+ public:
+  using InstanceNormImpl::InstanceNormImpl;
+  static constexpr const char* title = "InstanceNorm3d";
+  static constexpr int64_t dims = 3;
+};
+GRAPNEL_MODULE(InstanceNorm3d);
+extern template class InstanceNormImpl<InstanceNorm1dImpl>;
+extern template class InstanceNormImpl<InstanceNorm2dImpl>;
+extern template class InstanceNormImpl<InstanceNorm3dImpl>;
 
 struct LayerNormOptions {
   LayerNormOptions(std::vector<int64_t> normalized_shape)

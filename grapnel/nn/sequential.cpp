@@ -5,6 +5,9 @@ namespace grapnel::nn {
 SequentialImpl::SequentialImpl(std::initializer_list<NamedAnyModule> modules) {
   for (const NamedAnyModule& m : modules) push_back(m.name(), m.module());
 }
+SequentialImpl::SequentialImpl(const OrderedDict<std::string, AnyModule>& modules) {
+  for (const auto& item : modules) push_back(item.key(), item.value());
+}
 Sequential::Sequential(std::initializer_list<NamedAnyModule> modules)
     : ModuleHolder(std::make_shared<SequentialImpl>(modules)) {}
 

@@ -14,9 +14,13 @@ namespace grapnel::nn {
 class FunctionalImpl : public Cloneable<FunctionalImpl> {
  public:
   using Function = std::function<Tensor(Tensor)>;
-  explicit FunctionalImpl(Function function) : function_(std::move(function)) {}
   /// For functions with overloads, of which the one on a single tensor is meant.
   explicit FunctionalImpl(Tensor (*function)(const Tensor&)) : function_(function) {}
+  /// Anything else that is called with a tensor and gives one.
+  template <class F>
+    requires(!std::is_base_of_v<FunctionalImpl, std::decay_t<F>> &&
+             std::is_constructible_v<Function, F>)
+  explicit FunctionalImpl(F&& function) : function_(std::forward<F>(function)) {}
   template <class F, class... A>
     requires(sizeof...(A) > 0)
   explicit FunctionalImpl(F function, A... args)
@@ -40,6 +44,7 @@ class SequentialImpl : public Cloneable<SequentialImpl> {
  public:
   SequentialImpl() = default;
   SequentialImpl(std::initializer_list<NamedAnyModule> modules);
+  explicit SequentialImpl(const OrderedDict<std::string, AnyModule>& modules);
   template <class... M>
     requires(sizeof...(M) > 0 && (std::is_constructible_v<AnyModule, M> && ...) &&
              !(std::is_base_of_v<SequentialImpl, std::decay_t<M>> && ...))
@@ -71,6 +76,12 @@ class SequentialImpl : public Cloneable<SequentialImpl> {
   void push_back(AnyModule module);
   void push_back(std::string name, AnyModule module);
   void extend(const SequentialImpl& other);
+  /// Every module of a collection of holders, pointers to their own type, or AnyModules.
+  template <class Modules>
+    requires(!std::is_base_of_v<SequentialImpl, Modules>)
+  void extend(const Modules& modules) {
+    for (const auto& m : modules) push_back(AnyModule(m));
+  }
   template <class M>
   auto& at(size_t index) const {
     return any_at(index).get<M>();

@@ -40,8 +40,10 @@ std::ostream& operator<<(std::ostream& out, DeviceType t) {
   return out;
 }
 std::ostream& operator<<(std::ostream& out, Device d) {
-  return d.is_cpu() ? out << d.type : out << d.type << ':' << int{d.index};
+  return d.is_cpu() ? out << d.type() : out << d.type() << ':' << int{d.index()};
 }
+
+std::string Device::str() const { return grapnel::str(*this); }
 
 namespace {
 std::atomic<Device> default_device{Device()};

@@ -65,8 +65,8 @@ class DeviceTable {
  public:
   constexpr DeviceTable() = default;
   T* find(Device device) const {
-    if (!device.is_cuda() || device.index < 0 || device.index >= kMostDevices) return nullptr;
-    return entries_[static_cast<size_t>(device.index)].load(std::memory_order_acquire);
+    if (!device.is_cuda() || device.index() < 0 || device.index() >= kMostDevices) return nullptr;
+    return entries_[static_cast<size_t>(device.index())].load(std::memory_order_acquire);
   }
   T& operator[](Device device) const {
     T* const found = find(device);
@@ -74,9 +74,9 @@ class DeviceTable {
     return *found;
   }
   void set(Device device, T* entry) {
-    if (!device.is_cuda() || device.index < 0 || device.index >= kMostDevices)
+    if (!device.is_cuda() || device.index() < 0 || device.index() >= kMostDevices)
       refuse_device(device);
-    entries_[static_cast<size_t>(device.index)].store(entry, std::memory_order_release);
+    entries_[static_cast<size_t>(device.index())].store(entry, std::memory_order_release);
   }
 
  private:

@@ -157,4 +157,9 @@ std::string Tensor::str() const {
 
 std::ostream& operator<<(std::ostream& out, const Tensor& t) { return out << t.str(); }
 
+std::ostream& operator<<(std::ostream& out, const TensorOptions& options) {
+  return out << "TensorOptions(dtype=" << options.dtype() << ", device=" << options.device()
+             << ", requires_grad=" << (options.requires_grad() ? "true" : "false") << ')';
+}
+
 }  // namespace grapnel

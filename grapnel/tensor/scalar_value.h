@@ -44,6 +44,16 @@ class Scalar {
     else if constexpr (std::floating_point<T>) return static_cast<T>(to_double());
     else return kind_ == Kind::Float ? T(number_) : T(static_cast<double>(integer_));
   }
+  // LibTorch's names.
+  double toDouble() const { return to_double(); }
+  float toFloat() const { return static_cast<float>(to_double()); }
+  int toInt() const { return static_cast<int>(to_int()); }
+  int64_t toLong() const { return to_int(); }
+  bool toBool() const { return to_bool(); }
+  bool isFloatingPoint() const { return is_floating(); }
+  bool isIntegral(bool include_bool) const { return is_integral() && (include_bool || !is_bool()); }
+  bool isBoolean() const { return is_bool(); }
+
   /// The type of the 0-dimensional tensor that stands for this number.
   DType dtype() const { return is_bool() ? kBool : is_integral() ? kInt64 : kFloat64; }
 

@@ -69,6 +69,9 @@ class Tensor {
   Device device() const { return impl().storage->device(); }
   bool is_cpu() const { return device().is_cpu(); }
   bool is_cuda() const { return device().is_cuda(); }
+  /// The number of its CUDA device; -1 on the CPU.
+  int64_t get_device() const { return is_cuda() ? device().index() : -1; }
+  Layout layout() const { return Layout::Strided; }
   size_t element_size() const { return grapnel::element_size(dtype()); }
   size_t itemsize() const { return element_size(); }
   int64_t nbytes() const { return numel() * static_cast<int64_t>(element_size()); }
@@ -135,11 +138,20 @@ class Tensor {
   std::vector<Tensor> split(int64_t split_size, int64_t dim = 0) const;
   std::vector<Tensor> split_with_sizes(IntArrayRef sizes, int64_t dim = 0) const;
   std::vector<Tensor> chunk(int64_t chunks, int64_t dim = 0) const;
+  std::vector<Tensor> split(IntArrayRef sizes, int64_t dim = 0) const {
+    return split_with_sizes(sizes, dim);
+  }
+  Tensor swapaxes(int64_t axis0, int64_t axis1) const { return transpose(axis0, axis1); }
+  Tensor swapdims(int64_t dim0, int64_t dim1) const { return transpose(dim0, dim1); }
+  Tensor unfold(int64_t dim, int64_t size, int64_t step) const;
+  Tensor diag(int64_t diagonal = 0) const;
   Tensor operator[](int64_t index) const { return select(0, index); }
   Tensor operator[](const IndexTensor& indices) const;
   Tensor index(const IndexList& indices) const;
   Tensor& index_put_(const IndexList& indices, const Tensor& values) const;
   Tensor& index_put_(const IndexList& indices, const Scalar& value) const;
+  /// Adds instead of writing if `accumulate`: every time that a position is given.
+  Tensor& index_put_(const IndexList& indices, const Tensor& values, bool accumulate) const;
   Tensor contiguous() const;
   Tensor clone() const;
   Tensor to(DType dtype) const;
@@ -148,13 +160,45 @@ class Tensor {
   Tensor to(Device device) const;
   Tensor to(DeviceType device) const { return to(Device(device)); }
   Tensor to(Device device, DType dtype) const { return to(dtype).to(device); }
+  /// In the type and on the device of another tensor.
+  Tensor to(const Tensor& other) const { return to(other.device(), other.dtype()); }
+  // With LibTorch's flags. Nothing is asynchronous here; `copy` asks for fresh memory in any case.
+  Tensor to(DType dtype, bool non_blocking, bool copy = false) const {
+    return to(TensorOptions(dtype), non_blocking, copy);
+  }
+  Tensor to(Device device, DType dtype, bool non_blocking, bool copy = false) const {
+    return to(TensorOptions(dtype).device(device), non_blocking, copy);
+  }
+  Tensor to(const Tensor& other, bool non_blocking, bool copy = false) const {
+    return to(other.device(), other.dtype(), non_blocking, copy);
+  }
+  Tensor to(const TensorOptions& options, bool non_blocking, bool copy = false) const;
   Tensor type_as(const Tensor& other) const { return to(other.dtype()); }
   Tensor toType(DType dtype) const { return to(dtype); }
   Tensor cpu() const { return to(Device(kCPU)); }
   Tensor cuda() const { return to(Device(kCUDA)); }
   Tensor repeat(IntArrayRef repeats) const;
+  Tensor tile(IntArrayRef dims) const;
+  Tensor repeat_interleave(int64_t repeats, std::optional<int64_t> dim = {}) const;
+  Tensor repeat_interleave(const Tensor& repeats, std::optional<int64_t> dim = {}) const;
   Tensor flip(IntArrayRef dims) const;
   Tensor roll(int64_t shift, int64_t dim) const;
+
+  // --- Other sizes in place, for tensors that need no gradient (functions/resize.cpp) ---
+  Tensor& unsqueeze_(int64_t dim) const;
+  Tensor& squeeze_() const;
+  Tensor& squeeze_(int64_t dim) const;
+  Tensor& t_() const;
+  Tensor& transpose_(int64_t dim0, int64_t dim1) const;
+  /// The same memory in other sizes; a larger tensor gets new memory, with the old values in front.
+  Tensor& resize_(IntArrayRef sizes) const;
+  Tensor& resize_as_(const Tensor& other) const;
+
+  // --- Others of the same type, on the same device (functions/factories.cpp) ---
+  Tensor new_empty(IntArrayRef sizes, const TensorOptions& options = {}) const;
+  Tensor new_zeros(IntArrayRef sizes, const TensorOptions& options = {}) const;
+  Tensor new_ones(IntArrayRef sizes, const TensorOptions& options = {}) const;
+  Tensor new_full(IntArrayRef sizes, const Scalar& value, const TensorOptions& options = {}) const;
 
   // --- Pointwise (functions/functions.cpp) ---
 #define GRAPNEL_DECLARE(name, Def) \
@@ -192,6 +236,8 @@ class Tensor {
   Tensor clamp(const std::optional<Scalar>& min = {}, const std::optional<Scalar>& max = {}) const;
   Tensor& clamp_(const std::optional<Scalar>& min = {},
                  const std::optional<Scalar>& max = {}) const;
+  Tensor& clamp_min_(const Scalar& min) const { return clamp_(min, {}); }
+  Tensor& clamp_max_(const Scalar& max) const { return clamp_({}, max); }
   Tensor clamp_min(const Scalar& min) const { return clamp(min, {}); }
   Tensor clamp_max(const Scalar& max) const { return clamp({}, max); }
   Tensor where(const Tensor& condition, const Tensor& other) const;
@@ -210,7 +256,17 @@ class Tensor {
   Tensor& uniform_(double low = 0, double high = 1) const;
   Tensor& normal_(double mean = 0, double std = 1) const;
   Tensor& random_(int64_t low, int64_t high) const;
+  /// Whole numbers in [0, high).
+  Tensor& random_(int64_t high) const;
+  /// All whole numbers of the type; those up to 2^53 and the like for floating-point types.
+  Tensor& random_() const;
   Tensor& bernoulli_(double p = 0.5) const;
+  Tensor bernoulli() const;
+  Tensor multinomial(int64_t num_samples, bool replacement = false) const;
+  Tensor nan_to_num(std::optional<double> nan = {}, std::optional<double> posinf = {},
+                    std::optional<double> neginf = {}) const;
+  Tensor isclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8,
+                 bool equal_nan = false) const;
   Tensor& exponential_(double lambda = 1) const;
 
   // --- Reductions (functions/reductions.cpp) ---
@@ -224,6 +280,11 @@ class Tensor {
   Tensor amin(IntArrayRef dims = {}, bool keepdim = false) const;
   Tensor max() const;
   Tensor min() const;
+  Tensor max(const Tensor& other) const { return maximum(other); }
+  Tensor min(const Tensor& other) const { return minimum(other); }
+  Tensor median() const;
+  TensorPair median(int64_t dim, bool keepdim = false) const;
+  Tensor count_nonzero(IntArrayRef dims = {}) const;
   TensorPair max(int64_t dim, bool keepdim = false) const;
   TensorPair min(int64_t dim, bool keepdim = false) const;
   Tensor argmax(std::optional<int64_t> dim = {}, bool keepdim = false) const;
@@ -251,6 +312,8 @@ class Tensor {
   Tensor cumprod(int64_t dim) const;
   Tensor softmax(int64_t dim) const;
   Tensor log_softmax(int64_t dim) const;
+  Tensor softmax(int64_t dim, DType dtype) const { return to(dtype).softmax(dim); }
+  Tensor log_softmax(int64_t dim, DType dtype) const { return to(dtype).log_softmax(dim); }
   Tensor sum_to_size(IntArrayRef sizes) const;
 
   // --- Products, indexing, sorting ---

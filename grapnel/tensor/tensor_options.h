@@ -2,11 +2,16 @@
 #pragma once
 
 #include <optional>
+#include <ostream>
 
 #include "grapnel/tensor/device.h"
 #include "grapnel/tensor/dtype.h"
 
 namespace grapnel {
+
+/// How elements lie in memory: by strides, always.
+enum class Layout : uint8_t { Strided };
+inline constexpr Layout kStrided = Layout::Strided;
 
 /// Type, device and whether a gradient is required, for functions that make tensors.
 class TensorOptions {
@@ -15,6 +20,7 @@ class TensorOptions {
   TensorOptions(DType t) : dtype_(t) {}
   TensorOptions(Device d) : device_(d) {}
   TensorOptions(DeviceType d) : device_(d) {}
+  TensorOptions(Layout) {}
 
   TensorOptions dtype(DType t) const { return with(&TensorOptions::dtype_, std::optional(t)); }
   TensorOptions device(DeviceType d, int8_t index) const { return device(Device(d, index)); }
@@ -28,6 +34,12 @@ class TensorOptions {
   Device device_or(Device fallback) const { return device_.value_or(fallback); }
   Device device() const { return device_ ? *device_ : get_default_device(); }
   bool requires_grad() const { return requires_grad_; }
+  /// The only layout there is; accepted for LibTorch's sake.
+  TensorOptions layout(Layout) const { return *this; }
+  Layout layout() const { return Layout::Strided; }
+  /// Memory is never pinned; accepted for LibTorch's sake.
+  TensorOptions pinned_memory(bool) const { return *this; }
+  bool pinned_memory() const { return false; }
 
  private:
   template <class Member, class Value>
@@ -47,5 +59,9 @@ inline TensorOptions requires_grad(bool on = true) { return TensorOptions().requ
 inline TensorOptions dtype(DType t) { return TensorOptions().dtype(t); }
 /// Options that name a device.
 inline TensorOptions device(Device d) { return TensorOptions().device(d); }
+/// Options that name a layout.
+inline TensorOptions layout(Layout l) { return TensorOptions().layout(l); }
+/// All of it, as text.
+std::ostream& operator<<(std::ostream& out, const TensorOptions& options);
 
 }  // namespace grapnel

@@ -131,7 +131,7 @@ void bind_dtypes(nb::module_& m) {
       .def_prop_ro("index", [](const Device&) { return nb::none(); })
       .def(
           "__eq__", [](const Device& a, const Device& b) { return a == b; }, nb::is_operator())
-      .def("__hash__", [](const Device& d) { return static_cast<int>(d.type) * 256 + d.index; })
+      .def("__hash__", [](const Device& d) { return static_cast<int>(d.type()) * 256 + d.index(); })
       .def("__str__", [](const Device&) { return "cpu"; })
       .def("__repr__", [](const Device&) { return "device(type='cpu')"; });
 

@@ -171,7 +171,7 @@ class MockDevice final : public DeviceMemory, public Evaluator {
 
  private:
   /// When the queues dawdle.
-  uint64_t seed(uint64_t queue) const { return static_cast<uint64_t>(self_.index) + 7 + 2 * queue; }
+  uint64_t seed(uint64_t queue) const { return static_cast<uint64_t>(self_.index()) + 7 + 2 * queue; }
   /// Bytes that are no number in any type.
   void spoil(void* address, size_t bytes, QueueId queue) noexcept {
     queues_[queue].put([to = arena_.behind(address), bytes] { std::memset(to, 0xff, bytes); });

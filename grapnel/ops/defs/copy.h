@@ -36,7 +36,7 @@ struct Convert : Call<1> {
 struct ToDeviceAttrs {
   int64_t type = 0, index = 0;
   ToDeviceAttrs() = default;
-  ToDeviceAttrs(Device d) : type(static_cast<int64_t>(d.type)), index(d.index) {}
+  ToDeviceAttrs(Device d) : type(static_cast<int64_t>(d.type())), index(d.index()) {}
   Device device() const;
   static void visit(auto& self, auto&& v) {
     v("type", self.type);
