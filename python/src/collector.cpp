@@ -148,9 +148,9 @@ void Map::own_hooks(const HookTable* table) {
 
 void Map::own_saved(const SavedVariable& saved) {
   own(saved.history().node);
-  const std::any* const packed = saved.packed();
-  if (const auto* held = packed ? std::any_cast<std::shared_ptr<Held>>(packed) : nullptr; held && held->use_count() == 1)
-    refer(**held);
+  const auto* const packed = saved.packed() ? std::any_cast<std::shared_ptr<std::any>>(saved.packed()) : nullptr;
+  if (!packed || packed->use_count() != 1) return;
+  if (const auto* held = std::any_cast<Held>(packed->get())) refer(*held);
 }
 
 void Map::look_into(const AutogradMeta& meta) {

@@ -1,4 +1,5 @@
-#include "grapnel/autograd/meta.h"
+#include <any>
+
 #include "grapnel/autograd/multi_grad.h"
 #include "grapnel/autograd/saved_variable.h"
 #include "grapnel/base/error_kinds.h"
@@ -295,12 +296,18 @@ void bind_hooks(nb::module_& m) {
       .def("__init__", [](SavedTensorHooks* self, nb::object pack, nb::object unpack) {
         const Callable p(pack), u(unpack);
         new (self) SavedTensorHooks(
-            [p](const Tensor& t) -> Held {
-              return in_python([&] { return Held::steal(p(wrap(t)).release().ptr()); });
+            [p](const Tensor& t) -> std::any {
+              return in_python([&]() -> std::any {
+                const nb::object packed = p(wrap(t));
+                // The library itself looks after a tensor, and notices when it is overwritten.
+                if (Py_TYPE(packed.ptr()) == tensor_type()) return tensor_of(packed.ptr());
+                return Held::borrow(packed.ptr());
+              });
             },
-            [u](const Held& packed) -> Tensor {
+            [u](const std::any& packed) -> Tensor {
               return in_python([&] {
-                const nb::object out = u(Py_NewRef(packed.get()));
+                const auto* const tensor = std::any_cast<Tensor>(&packed);
+                const nb::object out = u(tensor ? wrap(*tensor) : Py_NewRef(std::any_cast<const Held&>(packed).get()));
                 if (!is_tensor(out.ptr()))
                   refuse_result("unpack hook", u.name, out.ptr(), "it returns a tensor.");
                 return tensor_of(out.ptr());
