@@ -18,7 +18,7 @@ UNITS = 4  # sources that the bindings are spread over, so that they compile sid
 # Written by hand in src/, because Python says it in another way, or not offered, because Python has no use for it.
 SKIPPED = {
     "functions": {"equal"},
-    "factories": {"tensor", "from_blob"},
+    "factories": {"tensor", "from_blob", "declare_stable"},
     "methods": {
         "defined", "dim", "size", "stride", "numel", "shape", "sizes", "strides", "storage_offset", "dtype", "scalar_type", "device", "options", "ndimension",
         "is_same", "is_alias_of", "_version", "use_count", "reset", "data_ptr", "const_data_ptr", "accessor", "item", "equal", "str", "index",

@@ -19,6 +19,8 @@ struct SavedVariable::Packed {
   uint32_t version = 0;
 };
 
+const std::any* SavedVariable::packed() const { return packed_ ? &packed_->value : nullptr; }
+
 SavedHookStack& SavedHookStack::current() { return wanted_in_context<&Context::saved_hooks>(); }
 
 namespace {

@@ -70,6 +70,10 @@ class SavedVariable {
   void release();
   bool defined() const { return state_ == State::plain || state_ == State::packed; }
   bool freed() const { return state_ == State::freed; }
+  /// The edge that the gradient of an input takes, which keeps its node.
+  const Edge& history() const { return history_; }
+  /// What a pack hook returned, if that is what is kept; null otherwise.
+  const std::any* packed() const;
 
  private:
   enum class State : uint8_t { empty, plain, packed, freed };

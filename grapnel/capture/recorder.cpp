@@ -75,7 +75,7 @@ SlotId Recorder::lift(const StoragePtr& storage) {
                                     .outside = true};
   trace_.held.resize(id + 1);
   trace_.held[id] = storage;
-  if (storage->borrowed()) {
+  if (storage->may_change_unseen()) {
     blobs_.push_back(storage);
     trace_.held[id] = snapshot(*storage);
   }

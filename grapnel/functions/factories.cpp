@@ -331,4 +331,10 @@ Tensor Tensor::new_full(IntArrayRef sizes, const Scalar& value,
   return full(sizes, value, like(*this, options));
 }
 
+void declare_stable(const Tensor& t) {
+  check(t.defined(),
+        "declare_stable: the tensor is undefined, so there is no memory to promise anything about.");
+  t.impl().storage->declare_stable();
+}
+
 }  // namespace grapnel

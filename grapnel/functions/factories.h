@@ -90,5 +90,9 @@ Tensor from_blob(void* data, IntArrayRef sizes, IntArrayRef strides,
                  const TensorOptions& options = {});
 Tensor from_blob(void* data, IntArrayRef sizes, IntArrayRef strides, const Deleter& deleter,
                  const TensorOptions& options = {});
+/// The owner of the memory of `t`, which came from from_blob, promises that nobody else changes it
+/// from the moment a recorded op sees it until the recorded calls have run. A compiled function then
+/// reads the memory where it lies; without the promise it reads a copy, made at every call.
+void declare_stable(const Tensor& t);
 
 }  // namespace grapnel

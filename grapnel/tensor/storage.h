@@ -74,6 +74,10 @@ class Storage {
   size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
   bool borrowed() const { return owner_ == Owner::borrowed; }
+  /// Whether its owner may change the values behind our back while a recorded call waits to run.
+  bool may_change_unseen() const { return borrowed() && !stable_; }
+  /// The owner of borrowed memory promises not to.
+  void declare_stable() { stable_ = true; }
 
   /// Counts the writes made through any view; saved tensors compare it to notice that they were
   /// overwritten.
@@ -125,6 +129,7 @@ class Storage {
   std::function<void(void*)>* deleter_ = nullptr;
   uint32_t slot_ = 0;  ///< the owner's number for this storage
   Owner owner_ = Owner::inline_data;
+  bool stable_ = false;  ///< of borrowed memory
   Device device_;
   /// Two threads that use a storage unsynchronised are as wrong as on the CPU.
   std::atomic<QueueId> home_{0};

@@ -22,10 +22,11 @@ def load(path):
     return tensors
 
 
-def from_dlpack(ext_tensor):
-    """A tensor over the memory of another library's, without a copy."""
+def from_dlpack(ext_tensor, *, stable=False):
+    """A tensor over the memory of another library's, without a copy. With `stable` you promise that nobody writes to that memory while a
+    compiled function that got the tensor runs: it then reads the memory where it lies, instead of a copy that it makes at every call."""
     if not hasattr(ext_tensor, "__dlpack__"):
-        return _core._from_dlpack(ext_tensor)  # a capsule
+        return _core._from_dlpack(ext_tensor, stable)  # a capsule
     device = ext_tensor.__dlpack_device__()
     if int(device[0]) != 1:
         raise BufferError(f"from_dlpack: the memory is on a device of type {device[0]}, and not the CPU's.")
@@ -33,7 +34,7 @@ def from_dlpack(ext_tensor):
         capsule = ext_tensor.__dlpack__(max_version=(1, 0))
     except TypeError:
         capsule = ext_tensor.__dlpack__()
-    return _core._from_dlpack(capsule)
+    return _core._from_dlpack(capsule, stable)
 
 
 def _dlpack(self, *, stream=None, max_version=None, dl_device=None, copy=None):

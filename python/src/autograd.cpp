@@ -5,7 +5,6 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/gradcheck.h"
 #include "python/src/bind.h"
-#include "python/src/hooks.h"
 #include "python/src/pass_line.h"
 
 namespace grapnel::python {

@@ -25,13 +25,29 @@ namespace grapnel::python {
 struct MaybeTensor {
   Tensor tensor;
 };
-/// A list of integers, or a single one.
-struct Ints {
-  std::vector<int64_t> values;
-  operator IntArrayRef() const { return IntArrayRef(values); }
+/// A list of integers, or a single one. As many as a tensor may have dimensions need no memory of their own.
+class Ints {
+ public:
+  size_t size() const { return size_; }
+  operator IntArrayRef() const { return {more_.empty() ? few_ : more_.data(), size_}; }
+  void clear() {
+    size_ = 0;
+    more_.clear();
+  }
+  void push_back(int64_t value) {
+    if (more_.empty() && size_ < kMaxRank) few_[size_] = value;
+    else if (more_.empty()) more_.assign(few_, few_ + size_);
+    if (!more_.empty()) more_.push_back(value);
+    ++size_;
+  }
+
+ private:
+  size_t size_ = 0;
+  int64_t few_[kMaxRank];
+  std::vector<int64_t> more_;  ///< all of them, if they are more
 };
 /// The same, where None means all dimensions.
-struct Dims : Ints {};
+class Dims : public Ints {};
 /// A list or tuple of tensors.
 struct Tensors {
   std::vector<Tensor> values;
@@ -49,6 +65,11 @@ struct DeviceArg {
 struct Reduction {
   Reduce value = Reduce::mean;
 };
+
+[[noreturn]] inline void refuse(PyObject* type, const std::string& message) {
+  PyErr_SetString(type, message.c_str());
+  throw nb::python_error();
+}
 
 /// What the library takes for what Python gave.
 inline const Tensor& given(const Tensor& t) { return t; }
@@ -107,11 +128,12 @@ bool heavy(const T&... tensors) {
   return std::max({int64_t{0}, elements(tensors)...}) >= 1024;
 }
 
-inline nb::object result(const Tensor& t) {
-  PyObject* const out = wrap(t);
+inline nb::object result(Tensor&& t) {
+  PyObject* const out = wrap(std::move(t));
   if (!out) throw nb::python_error();
   return nb::steal(out);
 }
+inline nb::object result(const Tensor& t) { return result(Tensor(t)); }
 nb::object result(const std::vector<Tensor>& list);
 /// A named tuple (values, indices).
 nb::object result(const std::tuple<Tensor, Tensor>& pair);
@@ -147,16 +169,30 @@ PyObject* size_object(IntArrayRef sizes);
 NAMESPACE_BEGIN(NB_NAMESPACE)
 NAMESPACE_BEGIN(detail)
 
+/// Functions get the tensor of the object itself, which their caller keeps.
 template <>
 struct type_caster<grapnel::Tensor> {
-  NB_TYPE_CASTER(grapnel::Tensor, const_name("Tensor"))
+  using Value = grapnel::Tensor;
+  static constexpr auto Name = const_name("Tensor");
+  template <class T>
+  using Cast = const Value&;
+  template <class T>
+  static constexpr bool can_cast() {
+    return true;
+  }
+  operator const Value&() { return *of_object; }
+  const Value* of_object = nullptr;
+
   bool from_python(handle src, uint32_t, cleanup_list*) noexcept {
     if (!grapnel::python::is_tensor(src.ptr())) return false;
-    value = grapnel::python::tensor_of(src.ptr());
+    of_object = &grapnel::python::tensor_of(src.ptr());
     return true;
   }
   static handle from_cpp(const grapnel::Tensor& t, rv_policy, cleanup_list*) noexcept {
     return grapnel::python::wrap(t);
+  }
+  static handle from_cpp(grapnel::Tensor&& t, rv_policy, cleanup_list*) noexcept {
+    return grapnel::python::wrap(std::move(t));
   }
 };
 
@@ -187,20 +223,20 @@ struct type_caster<grapnel::Scalar> {
   }
 };
 
-bool ints_from(PyObject* src, std::vector<int64_t>& out) noexcept;
+bool ints_from(PyObject* src, grapnel::python::Ints& out) noexcept;
 
 template <>
 struct type_caster<grapnel::python::Ints> {
   NB_TYPE_CASTER(grapnel::python::Ints, const_name("int | Sequence[int]"))
   bool from_python(handle src, uint32_t, cleanup_list*) noexcept {
-    return ints_from(src.ptr(), value.values);
+    return ints_from(src.ptr(), value);
   }
 };
 template <>
 struct type_caster<grapnel::python::Dims> {
   NB_TYPE_CASTER(grapnel::python::Dims, const_name("int | Sequence[int] | None"))
   bool from_python(handle src, uint32_t, cleanup_list*) noexcept {
-    return src.is_none() || ints_from(src.ptr(), value.values);
+    return src.is_none() || ints_from(src.ptr(), value);
   }
 };
 template <>

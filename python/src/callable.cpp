@@ -12,6 +12,12 @@ bool is_a(nb::handle object, PyObject* type) {
 }  // namespace
 
 std::string name_of(PyObject* callable) {
+  if (PyFunction_Check(callable)) {
+    Py_ssize_t size = 0;
+    const char* const text = PyUnicode_AsUTF8AndSize(reinterpret_cast<PyFunctionObject*>(callable)->func_qualname, &size);
+    if (text) return {text, static_cast<size_t>(size)};
+    PyErr_Clear();  // a name that has no UTF-8: the slow way says so
+  }
   nb::object inner = nb::borrow(callable);
   while (nb::hasattr(inner, "func") && !nb::hasattr(inner, "__qualname__"))
     inner = inner.attr("func");  // functools.partial, opaque, declared
@@ -48,7 +54,7 @@ variable_list list_from(PyObject* object, const std::string& kind, const std::st
   return out;
 }
 
-Callable::Callable(nb::handle f) : name(name_of(f.ptr())) {
+Callable::Callable(nb::handle f, std::string called) : name(std::move(called)) {
   nb::object inner = nb::borrow(f);
   if (is_a(f, declared_type)) {
     auto said = std::make_shared<Declaration>();

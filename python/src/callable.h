@@ -36,8 +36,11 @@ struct Callable {
   std::shared_ptr<const Declaration> declaration;
 
   /// Sees through what opaque() and declared() returned.
-  explicit Callable(nb::handle f);
+  explicit Callable(nb::handle f) : Callable(f, name_of(f.ptr())) {}
+  Callable(nb::handle f, std::string called);
   void declare(CompiledNodeArgs& args) const;
+  /// What hooks made of it tell the collector.
+  const void* foreign() const { return this; }
 
   /// Calls it with new references, which are given up. Throws what it raises.
   template <class... Args>

@@ -1,12 +1,11 @@
 // compile(f): the Python type of compiled functions, and the scope of compiled backward passes.
 #include "python/src/compile.h"
 
-#include <structmember.h>
-
 #include <thread>
 
 #include "grapnel/compile/backward.h"
 #include "grapnel/compile/session.h"
+#include "python/src/type_slots.h"
 
 namespace grapnel::python {
 
@@ -166,19 +165,11 @@ void dealloc(PyObject* object) {
 }
 
 PyMemberDef members[] = {
-    {"__dictoffset__", T_PYSSIZET, offsetof(PyCompiled, dict), READONLY, nullptr},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(PyCompiled, weak_references), READONLY, nullptr},
+    GRAPNEL_DICT_AND_WEAK_REFERENCES(PyCompiled),
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(PyCompiled, call), READONLY, nullptr},
     {"__wrapped__", T_OBJECT, offsetof(PyCompiled, function), READONLY, nullptr},
-    {nullptr, 0, 0, 0, nullptr}};
-PyGetSetDef properties[] = {
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
-
-template <class F>
-void* slot(F* function) {
-  return reinterpret_cast<void*>(function);
-}
+    kNoMoreMembers};
+PyGetSetDef properties[] = {kDictProperty, kNoMoreProperties};
 
 void make_type() {
   PyType_Slot slots[] = {{Py_tp_doc, const_cast<char*>("What compile() returns: the same function, "

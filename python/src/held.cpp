@@ -15,7 +15,9 @@ bool letting_go = false;  // guarded by the interpreter's lock
 
 Held Held::steal(PyObject* object) {
   Held out;
-  if (object) out.box_ = new Box{.object = object};
+  if (!object) return out;
+  out.box_ = new Box{.object = object};
+  ++alive_;
   return out;
 }
 
@@ -57,6 +59,7 @@ void let_go_of_dying() {
       Held::Box* const next = box->next;
       Py_DECREF(box->object);
       delete box;
+      --Held::alive_;
       box = next;
     }
   }

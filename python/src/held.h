@@ -45,6 +45,8 @@ class Held {
   explicit operator bool() const { return box_ != nullptr; }
   /// How many copies there are: one Python reference stands for all of them.
   uint32_t copies() const { return box_ ? box_->owners.load(std::memory_order_relaxed) : 0; }
+  /// Whether C++ code owns anything of Python's. Needs the interpreter's lock.
+  static bool any_alive() { return alive_ > 0; }
   static bool any_dying() { return dying_.load(std::memory_order_relaxed) != nullptr; }
 
  private:
@@ -55,6 +57,7 @@ class Held {
     std::atomic<uint32_t> owners{1};
   };
   static std::atomic<Box*> dying_;
+  static inline size_t alive_ = 0;  ///< guarded by the interpreter's lock
   static void ask_for_let_go() noexcept;
   Box* box_ = nullptr;
 };
@@ -71,29 +74,50 @@ struct LetGo {
 /// From now on nothing of Python's is touched any more.
 void interpreter_ends();
 
-/// The interpreter's lock, for code that the library calls.
+/// Lets other threads of Python run while it lives.
+class WithoutInterpreter {
+ public:
+  WithoutInterpreter() : outer_(waiting_) {
+    inside_.fetch_add(1, std::memory_order_relaxed);
+    waiting_ = PyEval_SaveThread();
+  }
+  ~WithoutInterpreter() {
+    PyEval_RestoreThread(waiting_);
+    waiting_ = outer_;
+    inside_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  WithoutInterpreter(const WithoutInterpreter&) = delete;
+  WithoutInterpreter& operator=(const WithoutInterpreter&) = delete;
+  /// Whether any thread is inside, this one included. It stays so, or not, while the caller has the interpreter's lock.
+  static bool anywhere() { return inside_.load(std::memory_order_relaxed) > 0; }
+
+ private:
+  friend class WithInterpreter;
+  /// This thread's state while it runs without the lock; null while it has it, and where Python did not make the thread.
+  static inline constinit thread_local PyThreadState* waiting_ [[gnu::tls_model("initial-exec")]] = nullptr;
+  static inline std::atomic<int> inside_{0};
+  const LineScope here_{LineScope::For::all};  // while there is still a lock to look with
+  PyThreadState* const outer_;
+};
+
+/// The interpreter's lock, for code that the library calls. A thread that gave it away knows its state, which takes less time than
+/// asking Python for it.
 class WithInterpreter {
  public:
-  WithInterpreter() : state_(PyGILState_Ensure()) {}
-  ~WithInterpreter() { PyGILState_Release(state_); }
+  WithInterpreter() : own_(std::exchange(WithoutInterpreter::waiting_, nullptr)) {
+    if (own_) PyEval_RestoreThread(own_);
+    else asked_ = PyGILState_Ensure();
+  }
+  ~WithInterpreter() {
+    if (own_) WithoutInterpreter::waiting_ = PyEval_SaveThread();
+    else PyGILState_Release(asked_);
+  }
   WithInterpreter(const WithInterpreter&) = delete;
   WithInterpreter& operator=(const WithInterpreter&) = delete;
 
  private:
-  PyGILState_STATE state_;
-};
-
-/// Lets other threads of Python run while it lives.
-class WithoutInterpreter {
- public:
-  WithoutInterpreter() : state_(PyEval_SaveThread()) {}
-  ~WithoutInterpreter() { PyEval_RestoreThread(state_); }
-  WithoutInterpreter(const WithoutInterpreter&) = delete;
-  WithoutInterpreter& operator=(const WithoutInterpreter&) = delete;
-
- private:
-  const LineScope here_{LineScope::For::all};  // while there is still a lock to look with
-  PyThreadState* state_;
+  PyThreadState* const own_;
+  PyGILState_STATE asked_{};
 };
 
 /// A Python exception, with type, value and traceback, while C++ code is between the Python code

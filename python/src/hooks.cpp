@@ -1,6 +1,5 @@
-#include "python/src/hooks.h"
+#include <any>
 
-#include "grapnel/autograd/meta.h"
 #include "grapnel/autograd/multi_grad.h"
 #include "grapnel/autograd/saved_variable.h"
 #include "grapnel/base/error_kinds.h"
@@ -45,8 +44,8 @@ struct Told {
 
 class PyTensorHook final : public TensorHook, public Callable {
  public:
-  explicit PyTensorHook(nb::handle f, bool with_context)
-      : Callable(f), with_context_(with_context) {}
+  PyTensorHook(nb::handle f, std::string called, bool with_context)
+      : Callable(f, std::move(called)), with_context_(with_context) {}
   Tensor call(const Tensor& grad, const HookContext& context) override {
     if (is_opaque) {
       const invoke_detail::Body body = body_of(*this, "tensor hook", kReturns);
@@ -63,6 +62,7 @@ class PyTensorHook final : public TensorHook, public Callable {
   }
   void compiled_args(CompiledNodeArgs& args) const override { declare(args); }
   bool opaque() const override { return is_opaque; }
+  const void* foreign() const override { return Callable::foreign(); }
 
  private:
   static constexpr const char* kReturns = "it returns a tensor in the gradient's place, or None.";
@@ -87,6 +87,7 @@ class PyPostAccumulateHook final : public PostAccumulateGradHook, public Callabl
   }
   void compiled_args(CompiledNodeArgs& args) const override { declare(args); }
   bool opaque() const override { return is_opaque; }
+  const void* foreign() const override { return Callable::foreign(); }
 };
 
 /// Node hooks are called with one list, or with the gradients of a node's inputs and outputs.
@@ -114,6 +115,7 @@ struct PyNodeHook : Callable {
 /// The same for what opaque() returned: graphs call it when they run.
 struct PyOpaqueNodeHook {
   PyNodeHook hook;
+  const void* foreign() const { return hook.foreign(); }
   variable_list operator()(const variable_list& grads) const {
     return call(grads, grads.size(), [f = hook](const variable_list& x) { return f(x); });
   }
@@ -141,16 +143,6 @@ struct PyOpaqueNodeHook {
   }
 };
 
-int visit_entries(const HookEntries& entries, visitproc visit, void* arg) {
-  for (const HookEntry& entry : entries) {
-    const auto* const callable = dynamic_cast<const Callable*>(entry.hook.get());
-    // One reference of Python's stands for all copies, so it is told only while there is one.
-    if (callable && entry.hook.use_count() == 1 && callable->function.copies() == 1)
-      Py_VISIT(callable->function.get());
-  }
-  return 0;
-}
-
 template <class Register>
 HookHandle register_on_node(const nb::object& hook, Register&& add) {
   PyNodeHook made(hook);
@@ -166,19 +158,6 @@ inline constexpr bool is_opaque<python::PyOpaqueNodeHook> = true;
 }  // namespace grapnel
 
 namespace grapnel::python {
-
-int visit_hooks_of(const Tensor& tensor, visitproc visit, void* arg) {
-  const AutogradMeta* const meta = find_meta(tensor);
-  if (!meta) return 0;
-  if (const HookTable* const table = meta->hooks.get()) {
-    const HookTable::Reader reader(table->lists());
-    const HookLists& lists = reader.value_or_empty();
-    for (const HookLists::Slot& slot : lists.tensor)
-      if (const int stop = visit_entries(slot.hooks, visit, arg)) return stop;
-    if (const int stop = visit_entries(lists.post_accumulate, visit, arg)) return stop;
-  }
-  return 0;
-}
 
 void bind_hooks(nb::module_& m) {
   nb::class_<HookHandle>(m, "RemovableHandle",
@@ -212,7 +191,7 @@ void bind_hooks(nb::module_& m) {
       "register_hook",
       [](const Tensor& t, nb::object hook, const std::optional<std::string>& name, bool context) {
         HookOptions options = options_for(hook, name);
-        auto made = std::make_shared<PyTensorHook>(hook, context);
+        auto made = std::make_shared<PyTensorHook>(hook, options.name, context);
         check_as<ValueError>(!(context && (made->is_opaque || made->declaration)),
                              "register_hook: opaque and declared hooks are given gradients only; "
                              "context=True is for other hooks.");
@@ -225,8 +204,8 @@ void bind_hooks(nb::module_& m) {
       "register_post_accumulate_grad_hook",
       [](const Tensor& t, nb::object hook, const std::optional<std::string>& name) {
         HookOptions options = options_for(hook, name);
-        return t.register_post_accumulate_grad_hook(std::make_shared<PyPostAccumulateHook>(hook),
-                                                    std::move(options));
+        auto made = std::make_shared<PyPostAccumulateHook>(hook, options.name);
+        return t.register_post_accumulate_grad_hook(std::move(made), std::move(options));
       },
       "hook"_a, nb::kw_only(), "name"_a = nb::none(),
       "Calls hook(leaf) after the grad of this leaf was updated.");
@@ -317,12 +296,18 @@ void bind_hooks(nb::module_& m) {
       .def("__init__", [](SavedTensorHooks* self, nb::object pack, nb::object unpack) {
         const Callable p(pack), u(unpack);
         new (self) SavedTensorHooks(
-            [p](const Tensor& t) -> Held {
-              return in_python([&] { return Held::steal(p(wrap(t)).release().ptr()); });
+            [p](const Tensor& t) -> std::any {
+              return in_python([&]() -> std::any {
+                const nb::object packed = p(wrap(t));
+                // The library itself looks after a tensor, and notices when it is overwritten.
+                if (Py_TYPE(packed.ptr()) == tensor_type()) return tensor_of(packed.ptr());
+                return Held::borrow(packed.ptr());
+              });
             },
-            [u](const Held& packed) -> Tensor {
+            [u](const std::any& packed) -> Tensor {
               return in_python([&] {
-                const nb::object out = u(Py_NewRef(packed.get()));
+                const auto* const tensor = std::any_cast<Tensor>(&packed);
+                const nb::object out = u(tensor ? wrap(*tensor) : Py_NewRef(std::any_cast<const Held&>(packed).get()));
                 if (!is_tensor(out.ptr()))
                   refuse_result("unpack hook", u.name, out.ptr(), "it returns a tensor.");
                 return tensor_of(out.ptr());

@@ -175,11 +175,13 @@ void bind_interop(nb::module_& m) {
     managed->flags = 0;
     return capsule(managed, "dltensor_versioned");
   });
-  m.def("_from_dlpack", [](nb::handle capsule) {
-    if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned"))
-      return imported<DLManagedTensorVersioned>(capsule, "dltensor_versioned",
-                                                "used_dltensor_versioned");
-    return imported<DLManagedTensor>(capsule, "dltensor", "used_dltensor");
+  m.def("_from_dlpack", [](nb::handle capsule, bool stable) {
+    Tensor out =
+        PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")
+            ? imported<DLManagedTensorVersioned>(capsule, "dltensor_versioned", "used_dltensor_versioned")
+            : imported<DLManagedTensor>(capsule, "dltensor", "used_dltensor");
+    if (stable) declare_stable(out);
+    return out;
   });
 
   // Pickles: a storage is a flat tensor over all of it, as bytes.
@@ -210,8 +212,7 @@ void bind_interop(nb::module_& m) {
   });
   m.def("_view_of_flat", [](const Tensor& flat, int64_t offset, const Ints& sizes,
                             const Ints& strides) {
-    check(sizes.values.size() == strides.values.size() && offset >= 0,
-          "a pickled tensor has ", sizes.values.size(), " sizes and ", strides.values.size(),
+    check(sizes.size() == strides.size() && offset >= 0, "a pickled tensor has ", sizes.size(), " sizes and ", strides.size(),
           " strides, and the offset ", offset, ".");
     return flat.as_strided(sizes, strides, offset);
   });

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace grapnel::python {
 
 namespace {
 
+/// A line, or an instruction, of a piece of code.
 struct Line {
   PyCodeObject* code;
   int number;
@@ -27,12 +29,20 @@ struct Hash {
     return std::hash<const void*>()(l.code) * 31 + static_cast<size_t>(l.number);
   }
 };
+constexpr uint64_t kOurs = UINT64_MAX;
 
-/// Numbers are given with the interpreter's lock in hand; texts are read without.
+/// Numbers are given with the interpreter's lock in hand; texts are read without. Whatever code is in here stays alive: its address
+/// stands for it.
 struct Lines {
   std::unordered_map<Line, uint64_t, Hash> numbers;
+  std::unordered_set<PyCodeObject*> ours;  ///< code of the package
   std::mutex mutex;
   std::vector<std::string> texts;
+  /// What instructions asked lately, so that a line is computed once and not at each call. Each has one place.
+  struct Recent {
+    Line instruction{nullptr, 0};
+    uint64_t number = 0;
+  } recent[512];
 };
 Lines& lines() {
   static auto* const all = new Lines;
@@ -52,19 +62,33 @@ std::string utf8(PyObject* text) {
 }
 
 bool is_ours(PyCodeObject* code) {
-  return !package().empty() && utf8(code->co_filename).starts_with(package());
+  if (lines().ours.contains(code)) return true;
+  if (package().empty() || !utf8(code->co_filename).starts_with(package())) return false;
+  lines().ours.insert(code);
+  Py_INCREF(code);
+  return true;
 }
 
 uint64_t number_of(PyCodeObject* code, int line) {
   Lines& all = lines();
   const auto [found, fresh] = all.numbers.try_emplace({code, line}, all.numbers.size());
   if (fresh) {
-    Py_INCREF(code);  // its address stands for it from now on
+    Py_INCREF(code);
     const std::lock_guard lock(all.mutex);
     all.texts.push_back(
         str(utf8(code->co_filename), ":", line, " (", utf8(code->co_qualname), ")"));
   }
   return found->second;
+}
+
+/// The number of the line that a frame is at, or kOurs.
+uint64_t number_of(PyFrameObject* frame, PyCodeObject* code) {
+  const Line instruction{code, PyFrame_GetLasti(frame)};
+  Lines::Recent& recent = lines().recent[(reinterpret_cast<uintptr_t>(code) / 32 * 17 + static_cast<unsigned>(instruction.number) / 2) % 512];
+  if (recent.instruction == instruction) return recent.number;
+  const uint64_t number = is_ours(code) ? kOurs : number_of(code, PyFrame_GetLineNumber(frame));
+  recent = {instruction, number};
+  return number;
 }
 
 std::string describe(uint64_t number) {
@@ -90,12 +114,11 @@ base::SourceSite line_now() {
   Py_XINCREF(frame);
   while (frame) {
     PyCodeObject* const code = PyFrame_GetCode(frame);
-    const bool ours = is_ours(code);
-    const uint64_t number = ours ? 0 : number_of(code, PyFrame_GetLineNumber(frame));
+    const uint64_t number = number_of(frame, code);
     Py_DECREF(code);
-    PyFrameObject* const outer = ours ? PyFrame_GetBack(frame) : nullptr;
+    PyFrameObject* const outer = number == kOurs ? PyFrame_GetBack(frame) : nullptr;
     Py_DECREF(frame);
-    if (!ours) return base::SourceSite::foreign(number);
+    if (number != kOurs) return base::SourceSite::foreign(number);
     frame = outer;
   }
   return {};
@@ -106,7 +129,10 @@ PassLine::~PassLine() { line_of_pass = outer_; }
 
 void bind_lines(nb::module_& m) {
   base::set_foreign_language({.describe = describe, .now = now});
-  m.def("_set_package", [](std::string folder) { package() = std::move(folder); });
+  m.def("_set_package", [](std::string folder) {
+    package() = std::move(folder);
+    for (Lines::Recent& recent : lines().recent) recent = {};  // which code is ours has changed
+  });
 }
 
 }  // namespace grapnel::python

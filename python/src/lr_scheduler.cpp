@@ -57,7 +57,7 @@ void bind_lr_scheduler(nb::module_& m) {
              for (const nb::handle other : others)
                list.push_back(nb::cast<PyScheduler&>(other).scheduler);
              new (self) PyScheduler{
-                 make(name, *optimizer.optimizer, n, milestones.values, std::move(list))};
+                 make(name, *optimizer.optimizer, n, IntArrayRef(milestones).vec(), std::move(list))};
            },
            "name"_a, "optimizer"_a, "numbers"_a, "milestones"_a = nb::make_tuple(),
            "others"_a = nb::list())

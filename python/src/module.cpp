@@ -92,4 +92,5 @@ NB_MODULE(_core, m) {
   bind_ops_1(m);
   bind_ops_2(m);
   bind_ops_3(m);
+  bind_collector(m);
 }

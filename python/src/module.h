@@ -23,6 +23,7 @@ void bind_nodes(nb::module_& m);
 void bind_hooks(nb::module_& m);
 void bind_functions(nb::module_& m);
 void bind_autograd(nb::module_& m);
+void bind_collector(nb::module_& m);
 void bind_compile(nb::module_& m);
 void bind_graphs(nb::module_& m);
 void bind_calls(nb::module_& m);

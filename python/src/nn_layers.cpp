@@ -21,7 +21,7 @@ Tensor Arguments::tensor(const char* name) const {
   return none(name) ? Tensor() : nb::cast<Tensor>(at(name));
 }
 std::vector<int64_t> Arguments::integers(const char* name) const {
-  return nb::cast<Ints>(at(name)).values;
+  return IntArrayRef(nb::cast<Ints>(at(name))).vec();
 }
 std::vector<int64_t> Arguments::sizes(const char* name) const {
   if (none(name)) return {-1};

@@ -1,12 +1,11 @@
 #include "python/src/nn_module.h"
 
-#include <structmember.h>
-
 #include <unordered_map>
 
 #include "grapnel/nn/call.h"
 #include "python/src/nn_layers.h"
 #include "python/src/nn_value.h"
+#include "python/src/type_slots.h"
 
 namespace grapnel::python {
 
@@ -80,18 +79,6 @@ int clear(PyObject* object) {
   let_go_of_module(self);
   const LetGo now;
   return 0;
-}
-
-template <class F>
-auto guarded(F&& f) -> decltype(f()) {
-  try {
-    const LetGo afterwards;
-    return f();
-  } catch (...) {
-    set_python_error();
-    if constexpr (std::is_pointer_v<decltype(f())>) return nullptr;
-    else return -1;
-  }
 }
 
 // --- attributes ---
@@ -257,12 +244,9 @@ int set_training(PyObject* object, PyObject* value, void*) {
 
 PyGetSetDef properties[] = {
     {"training", get_training, set_training, "Whether it is in training.", nullptr},
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyMemberDef members[] = {
-    {"__dictoffset__", T_PYSSIZET, offsetof(PyModule, dict), READONLY, nullptr},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(PyModule, weak_references), READONLY, nullptr},
-    {nullptr, 0, 0, 0, nullptr}};
+    kDictProperty,
+    kNoMoreProperties};
+PyMemberDef members[] = {GRAPNEL_DICT_AND_WEAK_REFERENCES(PyModule), kNoMoreMembers};
 
 }  // namespace
 
@@ -335,7 +319,6 @@ nn::Value PythonModule::any_forward(nn::Args& args, nn::Kwargs& kwargs) {
 }
 
 void bind_nn_module(nb::module_& m) {
-  const auto slot = [](auto* f) { return reinterpret_cast<void*>(f); };
   PyType_Slot slots[] = {{Py_tp_doc, const_cast<char*>("The C++ part of grapnel.nn.Module.")},
                          {Py_tp_new, slot(make_new)},
                          {Py_tp_dealloc, slot(dealloc)},

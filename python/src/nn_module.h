@@ -45,10 +45,6 @@ nb::object wrap_module(nn::Module& module);
 
 /// A new object of a class of grapnel.nn, without a module yet.
 nb::object new_object(const char* class_name);
-[[noreturn]] inline void refuse(PyObject* type, const std::string& text) {
-  PyErr_SetString(type, text.c_str());
-  throw nb::python_error();
-}
 
 /// A module whose forward is written in Python.
 class PythonModule final : public nn::Module {

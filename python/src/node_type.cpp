@@ -1,35 +1,21 @@
 #include "python/src/node_type.h"
 
-#include <structmember.h>
-
-#include <unordered_map>
-
 #include "grapnel/autograd/accumulate.h"
 #include "python/src/bind.h"
 #include "python/src/function.h"
+#include "python/src/type_slots.h"
 
 namespace grapnel::python {
 
 namespace {
 
-struct PyNode {
-  PyObject_HEAD PyObject* dict;
-  PyObject* weak_references;
-  NodePtr node;
-};
-
 PyTypeObject* the_type = nullptr;
-
-std::unordered_map<const Node*, PyNode*>& nodes() {
-  static auto* const table = new std::unordered_map<const Node*, PyNode*>;
-  return *table;
-}
 
 PyNode* self_of(PyObject* object) { return reinterpret_cast<PyNode*>(object); }
 
+/// The object is no longer the one of its node.
 void forget(PyNode* self) {
-  const auto found = nodes().find(self->node.get());
-  if (found != nodes().end() && found->second == self) nodes().erase(found);
+  if (self->node && self->node->wrapper == self) self->node->wrapper = nullptr;
 }
 
 void dealloc_node(PyObject* object) {
@@ -37,6 +23,7 @@ void dealloc_node(PyObject* object) {
   PyTypeObject* const type = Py_TYPE(object);
   PyObject_GC_UnTrack(object);
   forget(self);
+  strike_off(self->enlisted);
   if (self->weak_references) PyObject_ClearWeakRefs(object);
   Py_CLEAR(self->dict);
   NodePtr last = std::move(self->node);
@@ -47,37 +34,29 @@ void dealloc_node(PyObject* object) {
   const LetGo now;
 }
 
-/// Whether a function's node, with the dictionary that lies in its state, lives only as long as
-/// this object.
-bool keeps_state(const PyNode* self) {
-  if (!self->node || self->node->use_count() != 1) return false;
-  const FunctionState* const state = FunctionState::of(*self->node);
-  return state && self->dict && state->dict.get() == self->dict;
-}
-
 int traverse_node(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(self_of(object)->dict);
-  if (keeps_state(self_of(object))) Py_VISIT(self_of(object)->dict);  // the state's count of it
-  return 0;
+  return visit_behind(self_of(object), visit, arg);
 }
 
 int clear_node(PyObject* object) {
-  if (keeps_state(self_of(object))) PyDict_Clear(self_of(object)->dict);
-  Py_CLEAR(self_of(object)->dict);
+  PyNode* const self = self_of(object);
+  Py_CLEAR(self->dict);
+  forget(self);
+  NodePtr last = std::move(self->node);
+  last.reset();
+  const LetGo now;
   return 0;
 }
 
 PyObject* next_functions(PyObject* object, void*) {
-  try {
+  return guarded([&] {
     nb::list out;
-    for (const Edge& edge : self_of(object)->node->next_edges())
+    for (const Edge& edge : node_of(object)->next_edges())
       out.append(nb::make_tuple(nb::steal(wrap_node(edge.node)), edge.slot));
     return nb::tuple(out).release().ptr();
-  } catch (...) {
-    set_python_error();
-    return nullptr;
-  }
+  });
 }
 
 PyObject* metadata(PyObject* object, void*) {
@@ -93,15 +72,18 @@ PyObject* metadata(PyObject* object, void*) {
 }
 
 PyObject* node_repr(PyObject* object) {
-  return PyUnicode_FromFormat("<%s node at %p>", self_of(object)->node->name().c_str(),
-                              self_of(object)->node.get());
+  return guarded([&] {
+    const NodePtr& node = node_of(object);
+    return PyUnicode_FromFormat("<%s node at %p>", node->name().c_str(), node.get());
+  });
 }
 
 PyObject* variable(PyObject* object, void*) {
-  const auto* const leaf = dynamic_cast<const AccumulateGrad*>(self_of(object)->node.get());
-  if (leaf) return wrap(leaf->leaf());
-  PyErr_SetString(PyExc_AttributeError, "only the accumulate_grad node of a leaf has a variable");
-  return nullptr;
+  return guarded([&] {
+    const auto* const leaf = dynamic_cast<const AccumulateGrad*>(node_of(object).get());
+    if (!leaf) refuse(PyExc_AttributeError, "only the accumulate_grad node of a leaf has a variable");
+    return wrap(leaf->leaf());
+  });
 }
 
 PyGetSetDef node_properties[] = {
@@ -109,21 +91,18 @@ PyGetSetDef node_properties[] = {
      "(node, slot) for each input: where the gradients flow.", nullptr},
     {"metadata", metadata, nullptr, "A dictionary for the user's own notes.", nullptr},
     {"variable", variable, nullptr, "The leaf that the node accumulates into.", nullptr},
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+    kDictProperty,
+    kNoMoreProperties};
 
-PyMemberDef node_members[] = {
-    {"__dictoffset__", T_PYSSIZET, offsetof(PyNode, dict), READONLY, nullptr},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(PyNode, weak_references), READONLY, nullptr},
-    {nullptr, 0, 0, 0, nullptr}};
+PyMemberDef node_members[] = {GRAPNEL_DICT_AND_WEAK_REFERENCES(PyNode), kNoMoreMembers};
 
 void make_node_type() {
   PyType_Slot slots[] = {
       {Py_tp_doc, const_cast<char*>("One recorded application of an op in the backward graph.")},
-      {Py_tp_dealloc, reinterpret_cast<void*>(dealloc_node)},
-      {Py_tp_traverse, reinterpret_cast<void*>(traverse_node)},
-      {Py_tp_clear, reinterpret_cast<void*>(clear_node)},
-      {Py_tp_repr, reinterpret_cast<void*>(node_repr)},
+      {Py_tp_dealloc, slot(dealloc_node)},
+      {Py_tp_traverse, slot(traverse_node)},
+      {Py_tp_clear, slot(clear_node)},
+      {Py_tp_repr, slot(node_repr)},
       {Py_tp_getset, node_properties},
       {Py_tp_members, node_members},
       {0, nullptr}};
@@ -142,22 +121,25 @@ PyTypeObject* node_type() { return the_type; }
 const NodePtr& node_of(nb::handle object) {
   if (!PyObject_TypeCheck(object.ptr(), the_type))
     throw nb::type_error("expected a node of the backward graph");
+  if (!self_of(object.ptr())->node)
+    refuse(PyExc_RuntimeError, "this node is gone: it was part of a cycle that Python has collected.");
   return self_of(object.ptr())->node;
 }
 
 PyObject* wrap_node(const NodePtr& node) {
   if (!node) return Py_NewRef(Py_None);
-  const auto found = nodes().find(node.get());
-  if (found != nodes().end()) return Py_NewRef(reinterpret_cast<PyObject*>(found->second));
+  if (node->wrapper) return Py_NewRef(static_cast<PyObject*>(node->wrapper));
   const FunctionState* const state = FunctionState::of(*node);
   auto* const type = state ? reinterpret_cast<PyTypeObject*>(state->type.get()) : the_type;
   PyObject* const out = type->tp_alloc(type, 0);
   if (!out) return nullptr;
   new (&self_of(out)->node) NodePtr(node);
   if (state) self_of(out)->dict = Py_NewRef(state->dict.get());
-  nodes()[node.get()] = self_of(out);
+  node->wrapper = out;
+  enlist_node(self_of(out));
   return out;
 }
+
 void bind_nodes(nb::module_& m) {
   make_node_type();
   m.attr("Node") = nb::handle(reinterpret_cast<PyObject*>(the_type));

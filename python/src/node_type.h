@@ -5,12 +5,21 @@
 #include <nanobind/nanobind.h>
 
 #include "grapnel/autograd/node.h"
+#include "python/src/collector.h"
 
 namespace grapnel::python {
 
-/// A new reference to the object of a node; None for a null one.
+struct PyNode {
+  PyObject_HEAD PyObject* dict;
+  PyObject* weak_references;
+  Enlisted enlisted;
+  NodePtr node;  ///< null for what the collector has cleared
+};
+
+/// A new reference to the object of a node, the same one as long as that lives: the node's `wrapper`, which is read and written with the
+/// interpreter's lock only. None for a null node.
 PyObject* wrap_node(const NodePtr& node);
-/// The node behind an object; a TypeError for anything else.
+/// The node behind an object, never null; a TypeError for anything else.
 const NodePtr& node_of(nanobind::handle object);
 PyTypeObject* node_type();
 

@@ -14,7 +14,7 @@ def pytest_configure(config):
 
 
 def pytest_generate_tests(metafunc):
-    if metafunc.module.__name__ == "test_eager_hooks":
+    if metafunc.module.__name__.startswith("test_eager_"):
         metafunc.fixturenames.append("mode")
         metafunc.parametrize("mode", ["eager"] if metafunc.definition.get_closest_marker("eager_only") else MODES)
 
