@@ -12,7 +12,9 @@ import re
 import subprocess
 import sys
 
-HEADERS = {"functions": "grapnel/functions/functions.h", "factories": "grapnel/functions/factories.h", "methods": "grapnel/tensor/tensor.h"}
+HEADERS = {"functions": "grapnel/functions/functions.h", "factories": "grapnel/functions/factories.h", "methods": "grapnel/tensor/tensor.h",
+           "one_call": "grapnel/functions/one_call.h", "init": "grapnel/nn/init.h"}
+NAMESPACES = {"init": "grapnel::nn::init"}  # others: grapnel
 UNITS = 4  # sources that the bindings are spread over, so that they compile side by side
 
 # Written by hand in src/, because Python says it in another way, or not offered, because Python has no use for it.
@@ -30,13 +32,14 @@ SKIPPED = {
 }
 # C++ type -> type of the caster in src/casters.h.
 TYPES = {
-    "const Tensor&": "const Tensor&", "Tensor": "const Tensor&", "const Scalar&": "const Scalar&", "int64_t": "int64_t", "bool": "bool", "double": "double",
+    "const Tensor&": "const Tensor&", "Tensor": "const Tensor&", "const Scalar&": "const Scalar&", "Scalar": "const Scalar&", "int64_t": "int64_t", "bool": "bool", "double": "double",
     "uint64_t": "uint64_t", "IntArrayRef": "const Ints&", "TensorList": "const Tensors&", "DType": "DTypeArg", "std::string_view": "std::string_view",
     "std::optional<DType>": "std::optional<DTypeArg>", "const std::optional<Scalar>&": "const std::optional<Scalar>&",
     "std::optional<int64_t>": "std::optional<int64_t>", "std::optional<double>": "std::optional<double>", "Reduce": "Reduction",
-    "std::optional<Generator>": "std::optional<Generator>",
+    "std::optional<Generator>": "std::optional<Generator>", "FanMode": "FanModeName", "Nonlinearity": "NonlinearityName",
 }
-RETURNS = {"Tensor", "Tensor&", "bool", "std::vector<Tensor>", "TensorPair", "std::tuple<Tensor, Tensor>", "int64_t"}
+RETURNS = {"Tensor", "Tensor&", "bool", "std::vector<Tensor>", "TensorPair", "std::tuple<Tensor, Tensor>", "int64_t", "double", "Fans"}
+NUMBERS = {"double", "Fans"}  # results of functions that compute nothing on tensors
 # Python's names for arguments, by function where they differ.
 ARGUMENTS = {"dims": "dim", "sizes": "size", "x": "input", "a": "input", "b": "other"}
 BY_FUNCTION = {
@@ -46,6 +49,10 @@ BY_FUNCTION = {
     ("nll_loss", "log_probs"): "input", ("cross_entropy", "logits"): "input", ("binary_cross_entropy_with_logits", "logits"): "input",
     ("embedding", "indices"): "input", ("scatter", "source"): "src", ("scatter_", "source"): "src", ("scatter_add", "source"): "src",
     ("scatter_add_", "source"): "src", ("index_add", "source"): "source", ("copy_", "source"): "src", ("roll", "shift"): "shifts",
+    ("init.uniform_", "low"): "a", ("init.uniform_", "high"): "b", ("init.trunc_normal_", "low"): "a", ("init.trunc_normal_", "high"): "b",
+    ("init.constant_", "value"): "val", ("init.eye_", "matrix"): "tensor", ("init.kaiming_uniform_", "a"): "a", ("init.kaiming_normal_", "a"): "a",
+    ("init.kaiming_uniform_", "f"): "nonlinearity", ("init.kaiming_normal_", "f"): "nonlinearity",
+    ("init.calculate_gain", "f"): "nonlinearity", ("init.calculate_gain", "a"): "param",
     ("repeat", "repeats"): "repeats", ("split", "split_size"): "split_size", ("unflatten", "sizes"): "sizes", ("exponential_", "lambda"): "lambd",
 }
 # Lists of integers that may also be written one by one: x.view(2, 3).
@@ -103,7 +110,7 @@ def without_bodies(text):
     return "".join(out) + text[start:]
 
 
-DECLARATION = re.compile(r"^(?P<result>[\w:<>, ]+?[&]?)\s+(?P<name>\w+)\((?P<arguments>.*)\)\s*(?:const)?(?:\s*noexcept)?$", re.S)
+DECLARATION = re.compile(r"^(?P<result>[\w:<>, ]+?[&]?)\s+(?P<name>\w+) ?\((?P<arguments>.*)\)\s*(?:const)?(?:\s*noexcept)?$", re.S)
 
 
 def declarations(text):
@@ -169,7 +176,9 @@ class Argument:
                 value = "nb::none()"
         elif self.default.startswith("{"):
             value = self.default[1:-1]
-        elif "Reduce::" in self.default:
+        elif "FanMode::" in self.default:
+            value = f'"fan_{self.default.split("::")[1]}"'
+        elif "Nonlinearity::" in self.default or "Reduce::" in self.default:
             value = f'"{self.default.split("::")[1]}"'
         elif self.type == "const Scalar&":
             value = f"Scalar({self.default})"
@@ -183,17 +192,19 @@ def binding(kind, comment, result, name, arguments_text):
     method = kind == "methods"
     if result not in RETURNS:
         raise Problem(f"result '{result}'")
-    arguments = [Argument(a, name, method) for a in split_top(arguments_text)]
+    arguments = [Argument(a, f"init.{name}" if kind == "init" else name, method) for a in split_top(arguments_text)]
     tensors = (["self"] if method else []) + [a.name for a in arguments if a.caster in ("const Tensor&", "const Tensors&")]
     work = f"{'heavy' if name in HEAVY else 'work'}({', '.join(tensors)})"
-    call = f"self.{name}" if method else f"grapnel::{name}"
+    call = f"self.{name}" if method else f"{NAMESPACES.get(kind, 'grapnel')}::{name}"
     python = {"str": "__str__"}.get(name, name)
-    target = f'on_tensor("{python}", ' if method else f'm.def("{python}", '
+    target = f'on_tensor("{python}", ' if method else f'{"init" if kind == "init" else "m"}.def("{python}", '
     doc = ', "' + comment.replace("\\", "\\\\").replace('"', '\\"') + '"' if comment else ""
 
     def emit(declared, passed, annotated):
         self_arg = ["const Tensor& self"] if method else []
         body = f"return run({work}, [&]() -> decltype(auto) {{ return {call}({', '.join(passed)}); }});"
+        if result in NUMBERS:
+            body = f"return given({call}({', '.join(passed)}));"
         parts = [f"[]({', '.join(self_arg + declared)}) {{ {body} }}"] + annotated
         return f"  {target}{', '.join(parts)}{doc});\n"
 
@@ -213,11 +224,12 @@ def bindings(compiler, root):
         if kind == "methods":
             text = re.search(r"class Tensor \{(.*?)\n\s*private:", text, re.S)[1]
         else:
-            text = re.search(r"namespace grapnel \{(.*)\}\s*// namespace grapnel", text, re.S)[1]
+            name = NAMESPACES.get(kind, "grapnel")
+            text = re.search(rf"namespace {name} \{{(.*)\}}\s*// namespace {name}", text, re.S)[1]
             text = re.sub(r"^namespace \w+ \{", "", text, flags=re.M)
         seen = set()
         for comment, result, name, arguments in declarations(without_bodies(text)):
-            if name in SKIPPED[kind] or name.startswith("operator") or "std::initializer_list" in arguments or result.startswith(("template", "explicit", "return", "using")):
+            if name in SKIPPED.get(kind, ()) or name.startswith("operator") or "std::initializer_list" in arguments or result.startswith(("template", "explicit", "return", "using")):
                 continue
             try:
                 source = binding(kind, comment, result, name, arguments)
@@ -240,8 +252,8 @@ def main():
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for i, unit in enumerate(units):
-        text = ("// Made by python/generate.py from the public headers.\n#include \"python/src/bind.h\"\n\nnamespace grapnel::python {\n\n"
-                f"void bind_ops_{i}(nb::module_& m) {{\n{''.join(unit)}}}\n\n}}  // namespace grapnel::python\n")
+        text = ("// Made by python/generate.py from the public headers.\n#include \"python/src/nn_init.h\"\n\nnamespace grapnel::python {\n\n"
+                f"void bind_ops_{i}(nb::module_& m) {{\n  [[maybe_unused]] nb::module_ init = m.def_submodule(\"_init\");\n{''.join(unit)}}}\n\n}}  // namespace grapnel::python\n")
         path = folder / f"ops_{i}.cpp"
         if not path.exists() or path.read_text() != text:
             path.write_text(text)

@@ -69,8 +69,10 @@ def _deepcopy(self, memo):
         return memo[id(self)]
     copy = _core._subclass(type(self), self.detach().clone(), self.requires_grad)
     memo[id(self)] = copy
-    if self.grad is not None:
-        copy.grad = _deepcopy(self.grad, memo)
+    grad = self.grad
+    if grad is not None:
+        memo.setdefault(id(memo), []).append(grad)  # what the memo knows by its address stays alive as long as the memo
+        copy.grad = _deepcopy(grad, memo)
     copy.__dict__.update(self.__dict__)
     return copy
 

@@ -19,14 +19,15 @@ namespace grapnel::python {
 base::SourceSite line_now();
 
 /// While it lives, what is called was called at the user's line. Nothing is looked up unless
-/// something is recorded, or anomaly mode wants to know, or there will be no asking later, because
-/// the interpreter's lock is given away.
+/// something is recorded, or anomaly mode or a guard wants to know, or there will be no asking
+/// later, because the interpreter's lock is given away.
 class LineScope {
  public:
   enum class For : uint8_t { what_is_kept, all };
   explicit LineScope(For what = For::what_is_kept) {
     if (base::current_call_site() != nullptr) return;
-    if (what == For::all || record::active() || AnomalyMode::is_enabled()) [[unlikely]]
+    if (what == For::all || record::active() || AnomalyMode::is_enabled() ||
+        this_context.observers) [[unlikely]]
       scope_.emplace(line_now().address);
   }
 

@@ -88,6 +88,10 @@ NB_MODULE(_core, m) {
   bind_lr_scheduler(m);
   bind_interop(m);
   bind_dist(m);
+  bind_hook_library(m);
+  bind_train(m);
+  bind_shared_memory(m);
+  bind_data(m);
   bind_ops_0(m);
   bind_ops_1(m);
   bind_ops_2(m);

@@ -74,16 +74,28 @@ void set_tensor(PyModule* self, Member kind, const std::string& name, nb::handle
     unkeep(self, kind, name);
     list[name] = given;
   } else {
-    if (list.contains(name)) {
+    const bool replaces = list.contains(name);
+    const Tensor before = replaces ? list[name] : Tensor();
+    const nb::object object = replaces ? member(self, kind, name) : nb::none();
+    if (replaces) {
       unkeep(self, kind, name);
       if (second) *second = Tensor();
       if (given.defined() && !seen) list[name] = given;
       else list.erase(name);
     }
-    if (!list.contains(name)) {
-      if (kind == Member::parameter)
-        m.register_parameter(name, given, given.defined() && given.requires_grad());
-      else m.register_buffer(name, given, persistent);
+    try {
+      if (!list.contains(name)) {
+        if (kind == Member::parameter)
+          m.register_parameter(name, given, given.defined() && given.requires_grad());
+        else m.register_buffer(name, given, persistent);
+      }
+    } catch (...) {
+      if (replaces) {
+        list.insert(name, before);
+        if (second) *second = before;
+        if (before.defined()) keep(self, kind, name, object);
+      }
+      throw;
     }
   }
   const Tensor& now = list[name];
@@ -97,13 +109,19 @@ void set_module(PyModule* self, const std::string& name, nb::handle value) {
   nn::Module::NamedModules& list = children_in(m);
   const auto fresh = share(value);
   const bool replaces = list.contains(name);
+  const std::shared_ptr<nn::Module> before = replaces ? list[name] : nullptr;
   const Layer::ModuleMember* const second = module_member(self->layer, name);
   if (replaces) m.replace_module(name, fresh);
   else m.register_module(name, fresh);
+  // Only now it is known: hooks on registration may have put another module in its place.
   const std::shared_ptr<nn::Module> now = list[name];
-  if (second && !second->set(m, now))
+  if (second && !second->set(m, now)) {
+    if (replaces) list[name] = before;
+    else list.erase(name);
     refuse(PyExc_TypeError, str("'", name, "' of ", self->layer->name,
-                                " has to be a module of the type that it was made with"));
+                                " has to be a module of the type that it was made with, and not ",
+                                now->name()));
+  }
   keep(self, Member::module, name, wrap_module(*now));
 }
 

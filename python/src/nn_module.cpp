@@ -137,12 +137,12 @@ int set_attribute(PyObject* object, PyObject* name, PyObject* value) {
                    : kind == Member::parameter ? "parameters"
                                                : "buffers",
                    " before Module.__init__() call"));
-      forget_plain(object, name);
       if (before != Member::none && before != kind) remove_member(self, before, text);
       bool persistent = true;
       if (kind == Member::buffer)
         persistent = nb::cast<bool>(nb::handle(value).attr("persistent"));
       set_member(self, kind, text, value, persistent);
+      forget_plain(object, name);  // once nothing can fail any more
       return 0;
     }
     if (before == Member::none) return PyObject_GenericSetAttr(object, name, value);

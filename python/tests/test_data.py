@@ -96,7 +96,7 @@ def test_datasets_of_datasets():
         data.random_split(Squares(3), [1, 1])
 
 
-@pytest.mark.parametrize("arguments", [dict(num_workers=2), dict(sampler=range(3), shuffle=True), dict(batch_sampler=[[0]], batch_size=2), dict(batch_size=0), dict(batch_size=None, drop_last=True)])
+@pytest.mark.parametrize("arguments", [dict(num_workers=-1), dict(num_workers=1, multiprocessing_context="fork"), dict(sampler=range(3), shuffle=True), dict(batch_sampler=[[0]], batch_size=2), dict(batch_size=0), dict(batch_size=None, drop_last=True)])
 def test_wrong_arguments(arguments):
     with pytest.raises(ValueError):
         data.DataLoader(Squares(), **arguments)

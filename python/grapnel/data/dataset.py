@@ -1,6 +1,7 @@
 """Datasets: numbered examples."""
 import bisect
 import itertools
+import os
 
 from grapnel import _core
 
@@ -35,6 +36,47 @@ class TensorDataset(Dataset):
 
     def __getitem__(self, index):
         return tuple(t[index] for t in self.tensors)
+
+
+class NativeDataset(Dataset):
+    """A dataset of the C++ library. Whole batches are made there, without the interpreter's lock."""
+
+    def __init__(self, impl):
+        self._impl = impl
+
+    def __len__(self):
+        return self._impl.size()
+
+    def __getitem__(self, index):
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"index {index} is out of range of {len(self)} examples")
+        return tuple(part[0] for part in self._impl.batch([index % len(self)], 0))
+
+    def batch(self, indices, seed=0):
+        """The examples of these indices, stacked: (data, target)."""
+        return self._impl.batch(indices, seed)
+
+
+class FashionMNIST(NativeDataset):
+    """28 x 28 grey images of ten classes: float32 [1, 28, 28] in [0, 1], and int64. MNIST's files have the same form."""
+
+    def __init__(self, root=None, train=True):
+        super().__init__(_core._data.fashion_mnist(None if root is None else os.fspath(root), train))
+
+
+class TextCorpus(NativeDataset):
+    """A text, or all files of a folder, cut into windows of characters: int64 [block], and the same one character later."""
+
+    def __init__(self, path, block=128, stride=0):
+        super().__init__(_core._data.text_corpus(os.fspath(path), block, stride))
+
+    vocab_size = property(lambda self: self._impl.vocab_size())
+
+    def encode(self, text):
+        return self._impl.encode(text)
+
+    def decode(self, tokens):
+        return self._impl.decode(list(tokens))
 
 
 class Subset(Dataset):

@@ -1,11 +1,15 @@
-"""DataLoader: batches of a dataset, made when they are asked for."""
+"""DataLoader: batches of a dataset, made when they are asked for, or ahead of time by workers."""
+import collections
 import collections.abc
+import concurrent.futures
 import itertools
+import weakref
 
 from grapnel import _core
 from grapnel._core import Tensor
-from grapnel.data.dataset import IterableDataset
-from grapnel.data.sampler import BatchSampler, RandomSampler, SequentialSampler
+from grapnel.data._workers import Workers
+from grapnel.data.dataset import IterableDataset, NativeDataset
+from grapnel.data.sampler import BatchSampler, RandomSampler, SequentialSampler, _random
 
 
 def default_collate(batch):
@@ -39,12 +43,17 @@ def _same(value):
 
 
 class DataLoader:
-    """Batches of a dataset, made in this thread when they are asked for."""
+    """Batches of a dataset. With `num_workers`, processes make them ahead of time, or threads if the dataset is C++'s; the batches are the same ones."""
 
     def __init__(self, dataset, batch_size=1, shuffle=None, sampler=None, batch_sampler=None, num_workers=0, collate_fn=None, *, drop_last=False,
-                 generator=None):
-        if num_workers != 0:
-            raise ValueError(f"DataLoader: batches are made in the thread that asks for them; take num_workers=0, got {num_workers}")
+                 timeout=0, worker_init_fn=None, multiprocessing_context=None, generator=None, prefetch_factor=2, persistent_workers=False):
+        if not isinstance(num_workers, int) or num_workers < 0 or prefetch_factor < 1 or timeout < 0:
+            raise ValueError(f"DataLoader: num_workers and timeout are 0 or more, and prefetch_factor at least 1; got {num_workers}, {timeout} and "
+                             f"{prefetch_factor}")
+        if multiprocessing_context == "fork":
+            raise ValueError("DataLoader: a fork has none of the library's threads, and may find their locks taken; take 'spawn' or 'forkserver'")
+        if persistent_workers and not num_workers:
+            raise ValueError("DataLoader: persistent_workers needs num_workers")
         iterable = isinstance(dataset, IterableDataset)
         if iterable and (shuffle or sampler is not None or batch_sampler is not None):
             raise ValueError("DataLoader: an IterableDataset has an order of its own; leave out shuffle, sampler and batch_sampler")
@@ -55,10 +64,13 @@ class DataLoader:
         if batch_size is None and drop_last:
             raise ValueError("DataLoader: drop_last is about batches; with batch_size=None there are none")
         self.dataset, self.num_workers, self.drop_last, self.generator = dataset, num_workers, drop_last, generator
+        self.timeout, self.worker_init_fn, self.multiprocessing_context = timeout, worker_init_fn, multiprocessing_context
+        self.prefetch_factor, self.persistent_workers, self._workers = prefetch_factor, persistent_workers, None
         self._iterable, self.batch_size = iterable, None if batch_sampler is not None else batch_size
         if not iterable:
             self.sampler = sampler if sampler is not None else RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
             self.batch_sampler = batch_sampler if batch_sampler is not None else None if batch_size is None else BatchSampler(self.sampler, batch_size, drop_last)
+        self._default_collate = collate_fn is None
         self.collate_fn = collate_fn or (_same if batch_size is None and batch_sampler is None else default_collate)
 
     def __len__(self):
@@ -68,6 +80,17 @@ class DataLoader:
         return len(self.sampler if self.batch_sampler is None else self.batch_sampler)
 
     def __iter__(self):
+        # Drawn with and without workers, so that the order that a sampler draws next does not depend on them.
+        seed = _random(self.generator).getrandbits(62)
+        if isinstance(self.dataset, NativeDataset) and self._default_collate and self.batch_sampler is not None:
+            return self._native(seed)
+        return self._with_workers(seed) if self.num_workers else self._here()
+
+    def _order(self):
+        """The indices of a batch, or one index, for each batch. From processes come lists."""
+        return self.sampler if self.batch_sampler is None else (list(indices) for indices in self.batch_sampler)
+
+    def _here(self):
         if self._iterable:
             examples = iter(self.dataset)
             while True:
@@ -81,3 +104,40 @@ class DataLoader:
         else:
             for indices in self.batch_sampler:
                 yield self.collate_fn([self.dataset[i] for i in indices])
+
+    def _with_workers(self, seed):
+        workers, self._workers = self._workers, None  # two loops at a time have workers of their own
+        if workers is None:
+            what = self.dataset, self.collate_fn, self.worker_init_fn
+            # Examples that come one after the other come from one process, or their order would depend on how many there are.
+            workers = Workers(1 if self._iterable else self.num_workers, what, seed, self.multiprocessing_context, self.timeout)
+        finished = False
+        try:
+            if self._iterable:
+                yield from workers.following(self.batch_size, self.drop_last, self.prefetch_factor * self.num_workers, seed)
+            else:
+                yield from workers.batches(self._order(), self.prefetch_factor, seed)
+            finished = True
+        finally:
+            if finished and self.persistent_workers and self._workers is None:
+                self._workers = workers
+                weakref.finalize(self, workers.close)
+            else:
+                workers.close()
+
+    def _native(self, seed):
+        if not self.num_workers:
+            for indices in self.batch_sampler:
+                yield self.dataset.batch(list(indices), seed)
+            return
+        threads = concurrent.futures.ThreadPoolExecutor(self.num_workers, "grapnel-data")
+        try:
+            waiting = collections.deque()
+            for indices in self.batch_sampler:
+                waiting.append(threads.submit(self.dataset.batch, list(indices), seed))
+                if len(waiting) > self.prefetch_factor * self.num_workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            threads.shutdown(cancel_futures=True)

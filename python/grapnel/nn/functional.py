@@ -1,7 +1,7 @@
 """Layers as functions, under PyTorch's names."""
 from grapnel import _core
 from grapnel._core import (  # noqa: F401
-    avg_pool2d, binary_cross_entropy_with_logits, conv1d, conv2d, cross_entropy, elu, gelu, l1_loss, layer_norm, linear, max_pool2d, mse_loss, nll_loss,
+    avg_pool2d, binary_cross_entropy_with_logits, conv1d, conv2d, cross_entropy, elu, gelu, l1_loss, layer_norm, linear, log_sigmoid, max_pool2d, mse_loss, nll_loss,
     one_hot, scaled_dot_product_attention, sigmoid, silu, softplus, tanh)
 from grapnel.nn.layers import CLASSES as _CLASSES
 
@@ -36,9 +36,7 @@ def log_softmax(input, dim, dtype=None):
     return _core.log_softmax(input if dtype is None else input.to(dtype), dim)
 
 
-def logsigmoid(input):
-    """log(sigmoid(x)), computed without overflow."""
-    return _of("LogSigmoid")(input)
+logsigmoid = log_sigmoid
 
 
 def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):

@@ -1,4 +1,4 @@
-"""Gradients and parameters of a whole model at once. Nothing here looks at values."""
+"""Gradients and parameters of a whole model at once. Nothing here looks at values unless asked to."""
 from grapnel import _core
 from grapnel._core import Tensor
 from grapnel._modes import no_grad
@@ -18,15 +18,10 @@ def get_total_norm(tensors, norm_type=2.0):
     return _core.cat([t.flatten() for t in tensors]).norm(float(norm_type)) if tensors else _core.zeros(())
 
 
-@no_grad()
-def clip_grad_norm_(parameters, max_norm, norm_type=2.0):
-    """Scales all gradients in place so that their common norm is at most max_norm; returns the norm before."""
-    grads = _grads(parameters)
-    norm = get_total_norm(grads, norm_type)
-    factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)
-    for grad in grads:
-        grad.mul_(factor)
-    return norm
+def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False):
+    """Scales all gradients in place so that their common norm is at most max_norm; returns the norm before. With `error_if_nonfinite` the norm is
+    looked at, and NaN or infinity is an error."""
+    return _core._train._clip_grad_norm_(_list(parameters), float(max_norm), float(norm_type), error_if_nonfinite)
 
 
 @no_grad()

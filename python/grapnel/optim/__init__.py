@@ -1,4 +1,5 @@
 """Optimisers and schedules of learning rates."""
+from grapnel import _core
 from grapnel.optim import lr_scheduler  # noqa: F401
 from grapnel.optim.optimizer import Native as _Native
 from grapnel.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook  # noqa: F401
@@ -53,3 +54,21 @@ class LBFGS(_Native):
     def __init__(self, params, lr=1, max_iter=20, max_eval=None, tolerance_grad=1e-7, tolerance_change=1e-9, history_size=100, line_search_fn=None):
         super().__init__(params, dict(lr=lr, max_iter=max_iter, max_eval=max_eval or 0, tolerance_grad=tolerance_grad, tolerance_change=tolerance_change,
                                       history_size=history_size, line_search_fn=line_search_fn))
+
+
+class StepInBackward:
+    """Steps every parameter during the backward pass, as soon as its gradient is complete, and frees the gradient. Until remove(), or the end of a
+    `with` block."""
+
+    def __init__(self, optimizer, *, accumulate=1, clip_value=None, clip_norm=None):
+        self.optimizer = optimizer
+        self._impl = _core._hooks._StepInBackward(optimizer, accumulate, clip_value, clip_norm)
+
+    def remove(self):
+        self._impl.remove()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.remove()
