@@ -17,6 +17,18 @@ _MISSING_FROM = {"Tensor": "torch.Tensor", "RemovableHandle": "torch.utils.hooks
                  "GraphModule": "torch.fx.GraphModule"}
 
 
+class Pipe:
+    """Says something to the runner. A process that a test forked and that comes back here must not run the other tests a second time."""
+
+    def __init__(self, number):
+        self.owner, self.file = os.getpid(), os.fdopen(number, "w", buffering=1)
+
+    def __call__(self, **what):
+        if os.getpid() != self.owner:
+            os._exit(1)
+        print(json.dumps(what), file=self.file, flush=True)
+
+
 def not_offered(error):
     """The name of PyTorch's whose absence an exception tells of, or None."""
     seen = set()
@@ -31,6 +43,15 @@ def not_offered(error):
                     return f"{known or 'torch.nn.' + cls.__name__}.{error.name}"
         error = error.__cause__ or error.__context__
     return None
+
+
+def kind_of_import(error):
+    """(kind, detail) of a file that could not be read to its end. Files leave early when what they test is not there."""
+    if missing := not_offered(error):
+        return "not offered", missing
+    if isinstance(error, unittest.SkipTest) or isinstance(error, SystemExit) and not error.code:
+        return "skip", str(error) or "it leaves while it is imported"
+    return "error", f"cannot be imported: {reason_of(error)}"
 
 
 def reason_of(error):
@@ -139,13 +160,14 @@ def main(task, send):
     try:
         tests = load(task["file"])
     except BaseException as error:  # noqa: BLE001  (whatever a file does, the runner goes on)
-        send(broken=not_offered(error) or reason_of(error), trace="".join(traceback.format_exception(error)))
+        send(broken=kind_of_import(error), trace="".join(traceback.format_exception(error)))
         return
     if task["only"]:
         tests = [t for t in tests if task["only"] in name_of(t)]
-    send(tests=[name_of(t) for t in tests])
+    named = {name_of(t): t for t in tests}  # a class that has two names in the file is one
+    send(tests=list(named))
     classes = {}
-    for test in tests:
+    for test in named.values():
         if name_of(test) not in task["done"]:
             classes.setdefault(type(test), []).append(test)
     for cls, members in classes.items():
@@ -167,6 +189,4 @@ def main(task, send):
 
 
 if __name__ == "__main__":
-    pipe = os.fdopen(int(sys.argv[1]), "w", buffering=1)
-    main(json.loads(sys.argv[2]), lambda **what: print(json.dumps(what), file=pipe, flush=True))
-    pipe.flush()
+    main(json.loads(sys.stdin.read()), Pipe(int(sys.argv[1])))

@@ -21,6 +21,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ from pathlib import Path
 
 KINDS = ["pass", "pass, text not compared", "differs", "not offered", "skipped", "FAIL", "TIMEOUT"]
 _TABLES = {"differs": "differs", "not offered": "not_offered", "skipped": "skipped", "FAIL": "fails", "TIMEOUT": "fails"}
+_KIND_OF = {"pass": "pass", "text": "pass, text not compared", "not offered": "not offered", "skip": "skipped"}
 SECONDS = 60
 
 
@@ -82,51 +84,86 @@ class Expectation:
 def run_file(path, expectation, ranks=1, backward="eager", only="", seconds=SECONDS):
     """(outcomes, what was ignored) of one file. A test that hangs or kills its process ends alone; the others run in a new one."""
     outcomes, ignored, names = {}, collections.Counter(), None
-    while names is None or len(outcomes) < len(names):
+    while names is None or any(name not in outcomes for name in names):
         task = dict(file=str(path), done=list(outcomes), texts=expectation.texts, backward=backward, only=only)
-        read, write = os.pipe()
-        child = subprocess.Popen([sys.executable, "-m", "grapnel.compat._child", str(write), json.dumps(task)], pass_fds=[write],
-                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | {"GRAPNEL_COMPAT_RANKS": str(ranks)})
-        os.close(write)
-        running, timed_out = None, False
-        for line in _lines(read, seconds):
-            if line is None:
-                timed_out = True
-                child.kill()
-                break
-            said = json.loads(line)
-            if "tests" in said:
-                names = said["tests"]
-            elif "broken" in said:
-                child.wait()
-                return [Outcome(Path(path).name, "FAIL", f"cannot be imported: {said['broken']}", trace=said["trace"])], ignored
-            elif "begin" in said:
-                running = said["begin"]
-            elif "end" in said:
-                running = None
-                outcomes[said["end"]] = outcome_of(said)
-            elif "ignored" in said:
-                ignored.update(said["ignored"])
-        status = child.wait()
-        if names is None:
-            return [Outcome(Path(path).name, "TIMEOUT" if timed_out else "FAIL", "" if timed_out else f"its process ended with {status}")], ignored
+        running, ended, broken = None, None, None
+        with _Child(task, ranks) as child:
+            for said in child.says(seconds):
+                if "tests" in said:
+                    names = said["tests"]
+                elif "broken" in said:
+                    broken = said
+                elif "begin" in said:
+                    running = said["begin"]
+                elif "end" in said:
+                    running = None
+                    outcomes[said["end"]] = outcome_of(said)
+                elif "ignored" in said:
+                    ignored.update(said["ignored"])
+            ended = child.end()
+        if broken or names is None:
+            return [_unreadable(Path(path).name, broken, ended, child.hung, seconds)], ignored
         if running is not None:
-            outcomes[running] = Outcome(running, "TIMEOUT", f"{seconds} s") if timed_out else Outcome(
-                running, "FAIL", f"its process ended with {status}")
-        elif status != 0 or timed_out:
-            for name in names:
-                outcomes.setdefault(name, Outcome(name, "FAIL", f"the process of the file ended with {status} between tests"))
+            outcomes[running] = Outcome(running, "TIMEOUT", f"{seconds:g} s") if child.hung else Outcome(
+                running, "FAIL", f"its process ended with {ended}")
         else:
             for name in names:
-                outcomes.setdefault(name, Outcome(name, "FAIL", "did not run"))
+                outcomes.setdefault(name, Outcome(name, "FAIL", f"the process of the file ended with {ended} between tests" if ended or child.hung
+                                                  else "did not run"))
     for outcome in outcomes.values():
         expectation.settle(outcome)
     return [outcomes[name] for name in names], ignored
 
 
+def _unreadable(name, broken, ended, hung, seconds):
+    """The outcome of a file whose tests cannot be listed."""
+    if broken:
+        kind, detail = broken["broken"]
+        return Outcome(name, _KIND_OF.get(kind, "FAIL"), detail, trace=broken["trace"])
+    return Outcome(name, "TIMEOUT", f"{seconds:g} s") if hung else Outcome(name, "FAIL", f"its process ended with {ended}")
+
+
+class _Child:
+    """The process that runs the tests of a file, and all that it starts: none of them is left behind."""
+
+    def __init__(self, task, ranks):
+        self.read, write = os.pipe()
+        self.hung = False
+        self.process = subprocess.Popen([sys.executable, "-m", "grapnel.compat._child", str(write)], pass_fds=[write], process_group=0,
+                                        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                        env=os.environ | {"GRAPNEL_COMPAT_RANKS": str(ranks)})
+        os.close(write)
+        with contextlib.suppress(BrokenPipeError), self.process.stdin as stdin:
+            stdin.write(json.dumps(task).encode())
+
+    def __enter__(self):
+        return self
+
+    def says(self, seconds):
+        """What it writes, until it ends or is silent for too long."""
+        for line in _lines(self.read, seconds):
+            if line is None:
+                self.hung = self.process.poll() is None  # else only something that it started holds the pipe
+                return
+            yield json.loads(line)
+
+    def end(self):
+        """Its status. When it hung it is killed."""
+        if self.hung:
+            self._kill()
+        return self.process.wait()
+
+    def __exit__(self, *error):
+        self._kill()
+        self.process.wait()
+
+    def _kill(self):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
 def outcome_of(said):
-    kind = {"pass": "pass", "text": "pass, text not compared", "not offered": "not offered", "skip": "skipped"}.get(said["kind"], "FAIL")
-    return Outcome(said["end"], kind, said["detail"], said["seconds"], said["trace"], said["text"])
+    return Outcome(said["end"], _KIND_OF.get(said["kind"], "FAIL"), said["detail"], said["seconds"], said["trace"], said["text"])
 
 
 def _lines(pipe, seconds):
