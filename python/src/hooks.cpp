@@ -103,6 +103,7 @@ struct PyNodeHook : Callable {
     });
   }
   void compiled_args(CompiledNodeArgs& args) const { declare(args); }
+  const void* foreign() const { return static_cast<const Callable*>(this); }
 
  private:
   std::optional<variable_list> list_of(const char* kind, const nb::object& out) const {
@@ -114,6 +115,7 @@ struct PyNodeHook : Callable {
 /// The same for what opaque() returned: graphs call it when they run.
 struct PyOpaqueNodeHook {
   PyNodeHook hook;
+  const void* foreign() const { return hook.foreign(); }
   variable_list operator()(const variable_list& grads) const {
     return call(grads, grads.size(), [f = hook](const variable_list& x) { return f(x); });
   }
@@ -141,9 +143,16 @@ struct PyOpaqueNodeHook {
   }
 };
 
+/// What a hook calls, if that is of Python's. Hooks of nodes are callables in a shell of the
+/// library's, which says what is foreign in it.
+const Callable* callable_of(const HookBase& hook) {
+  const auto* const callable = dynamic_cast<const Callable*>(&hook);
+  return callable ? callable : static_cast<const Callable*>(hook.foreign());
+}
+
 int visit_entries(const HookEntries& entries, visitproc visit, void* arg) {
   for (const HookEntry& entry : entries) {
-    const auto* const callable = dynamic_cast<const Callable*>(entry.hook.get());
+    const Callable* const callable = callable_of(*entry.hook);
     // One reference of Python's stands for all copies, so it is told only while there is one.
     if (callable && entry.hook.use_count() == 1 && callable->function.copies() == 1)
       Py_VISIT(callable->function.get());
@@ -167,17 +176,48 @@ inline constexpr bool is_opaque<python::PyOpaqueNodeHook> = true;
 
 namespace grapnel::python {
 
+namespace {
+
+int visit_table(const HookTable* table, visitproc visit, void* arg) {
+  if (!table) return 0;
+  const HookTable::Reader reader(table->lists());
+  const HookLists& lists = reader.value_or_empty();
+  for (const HookLists::Slot& slot : lists.tensor)
+    if (const int stop = visit_entries(slot.hooks, visit, arg)) return stop;
+  for (const HookEntries* const list : {&lists.pre, &lists.post, &lists.post_accumulate})
+    if (const int stop = visit_entries(*list, visit, arg)) return stop;
+  return 0;
+}
+
+}  // namespace
+
 int visit_hooks_of(const Tensor& tensor, visitproc visit, void* arg) {
   const AutogradMeta* const meta = find_meta(tensor);
-  if (!meta) return 0;
-  if (const HookTable* const table = meta->hooks.get()) {
-    const HookTable::Reader reader(table->lists());
+  if (!meta || meta->refs.use_count() != 1) return 0;
+  if (const int stop = visit_table(meta->hooks.get(), visit, arg)) return stop;
+  return meta->grad_fn ? visit_hooks_of(*meta->grad_fn, visit, arg) : 0;
+}
+
+int visit_hooks_of(const Node& node, visitproc visit, void* arg) {
+  // The hooks of an accumulate node are the leaf's.
+  if (node.is_accumulate() || node.use_count() != 1) return 0;
+  return visit_table(node.hooks(), visit, arg);
+}
+
+void clear_hooks_of(Node& node) {
+  if (node.is_accumulate() || node.use_count() != 1 || !node.hooks()) return;
+  std::vector<uint64_t> ids;
+  {
+    const HookTable::Reader reader(node.hooks()->lists());
     const HookLists& lists = reader.value_or_empty();
-    for (const HookLists::Slot& slot : lists.tensor)
-      if (const int stop = visit_entries(slot.hooks, visit, arg)) return stop;
-    if (const int stop = visit_entries(lists.post_accumulate, visit, arg)) return stop;
+    const auto note = [&](const HookEntries& entries) {
+      for (const HookEntry& entry : entries)
+        if (callable_of(*entry.hook)) ids.push_back(entry.id);
+    };
+    for (const HookLists::Slot& slot : lists.tensor) note(slot.hooks);
+    for (const HookEntries* const list : {&lists.pre, &lists.post, &lists.post_accumulate}) note(*list);
   }
-  return 0;
+  for (const uint64_t id : ids) node.hooks()->remove_hook(id);
 }
 
 void bind_hooks(nb::module_& m) {

@@ -7,6 +7,7 @@
 #include "grapnel/autograd/accumulate.h"
 #include "python/src/bind.h"
 #include "python/src/function.h"
+#include "python/src/hooks.h"
 
 namespace grapnel::python {
 
@@ -59,12 +60,14 @@ int traverse_node(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(self_of(object)->dict);
   if (keeps_state(self_of(object))) Py_VISIT(self_of(object)->dict);  // the state's count of it
-  return 0;
+  return self_of(object)->node ? visit_hooks_of(*self_of(object)->node, visit, arg) : 0;
 }
 
 int clear_node(PyObject* object) {
   if (keeps_state(self_of(object))) PyDict_Clear(self_of(object)->dict);
   Py_CLEAR(self_of(object)->dict);
+  if (self_of(object)->node) clear_hooks_of(*self_of(object)->node);
+  const LetGo now;
   return 0;
 }
 

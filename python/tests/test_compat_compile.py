@@ -9,23 +9,6 @@ import pytest
 from grapnel import compat
 
 
-@pytest.fixture(autouse=True, scope="module")
-def installed():
-    compat.install()
-    yield
-    compat.uninstall()
-
-
-@pytest.fixture
-def torch():
-    import torch
-    import torch._dynamo.testing
-
-    torch._dynamo.reset()
-    yield torch
-    torch._dynamo.reset()
-
-
 def ones(torch, n=4):
     return torch.ones(n, requires_grad=True)
 

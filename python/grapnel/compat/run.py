@@ -7,13 +7,14 @@ Each file runs in a process of its own, each test for at most a minute. A test e
     pass                      as it is written
     pass, text not compared   values hold; the text of a graph is another compiler's, as the expectation file says
     differs (reason)          asserts what PyTorch cannot do, as the expectation file says
-    not offered (name)        uses a name that is not here
+    not offered (name)        uses a name that is not here, or one with arguments that it does not take here
     skipped (reason)          skips itself
     FAIL, TIMEOUT             what is to be mended
 
-The expectation file names the tests that do not simply pass: `[text] tests = [...]`, and tables `[differs]`, `[not_offered]`, `[skipped]` and `[fails]`
-with the reason behind each test's name; `{ error = "TypeError", reason = "..." }` for a difference that is no failed assertion. The status is 0 when every test ends as expected; a test that passes unexpectedly does not. Without a file, every test
-is expected to pass, not to be offered, or to skip itself.
+The expectation file names the tests that do not simply pass: `[text] tests = [...]`, and tables `[differs]`, `[not_offered]`, `[skipped]` and
+`[fails]` with the reason behind each test's name; `{ error = "TypeError", reason = "..." }` for a difference that is no failed assertion. The
+status is 0 when every test ends as expected; a test that passes unexpectedly does not. Without a file, every test is expected to pass, not to be
+offered, or to skip itself.
 """
 import argparse
 import collections
@@ -28,7 +29,9 @@ import time
 import tomllib
 from pathlib import Path
 
-KINDS = ["pass", "pass, text not compared", "differs", "not offered", "skipped", "FAIL", "TIMEOUT"]
+from grapnel.compat import record
+from grapnel.compat.record import KINDS
+
 _TABLES = {"differs": "differs", "not offered": "not_offered", "skipped": "skipped", "FAIL": "fails", "TIMEOUT": "fails"}
 _KIND_OF = {"pass": "pass", "text": "pass, text not compared", "not offered": "not offered", "skip": "skipped"}
 SECONDS = 60
@@ -192,22 +195,26 @@ def main(argv=None):
     parser.add_argument("--ranks", type=int, default=1, help="how many ranks distributed tests see")
     parser.add_argument("--backward", choices=["eager", "compiled"], default="eager", help="compiled: every test inside CompiledBackward")
     parser.add_argument("--expect", help="which tests do not simply pass, and why (TOML)")
+    parser.add_argument("--record", metavar="RUNS.json", help="notes counts and names there, for grapnel.compat.record")
+    parser.add_argument("--release", default="", help="what --record calls the release that the files are from")
     parser.add_argument("--only", default="", help="only tests whose name contains this")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="how long one test may take")
     parser.add_argument("-v", "--verbose", action="store_true", help="where tests failed, and the texts that were not compared")
     parser.add_argument("files", nargs="+", metavar="TEST_FILE")
     options = parser.parse_args(argv)
-    rank, options.ranks = launched(options.ranks)
+    rank, options.ranks, options.launcher = launched(options.ranks)
+    if rank > 0:
+        options.record = None
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere if rank > 0 else sys.stdout):
         return report(options)
 
 
 def launched(ranks):
-    """(rank, how many there are): those of mpirun where it started this process."""
+    """(rank, how many there are, over what): those of mpirun where it started this process."""
     for own, all_of_them in (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")):
         if own in os.environ:
-            return int(os.environ[own]), int(os.environ[all_of_them])
-    return 0, ranks
+            return int(os.environ[own]), int(os.environ[all_of_them]), "MPI"
+    return 0, ranks, "threads"
 
 
 def report(options):
@@ -217,6 +224,9 @@ def report(options):
         began = time.perf_counter()
         outcomes, more = run_file(path, expectation, options.ranks, options.backward, options.only, options.seconds)
         ignored += more
+        if options.record:
+            record.add(options.record, record.noted(path, options.release, outcomes, options.ranks, options.backward, options.launcher,
+                                                    expectation.given))
         print(path)
         for outcome in outcomes:
             print(f"  {outcome.name}: {outcome}", flush=True)
