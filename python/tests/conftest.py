@@ -9,6 +9,27 @@ import grapnel as g
 MODES = ["eager", "captured", "compiled_backward", "both"]
 
 
+@pytest.fixture(scope="module")
+def names_installed():
+    """`import torch` is grapnel.compat.torch while the tests of a file run."""
+    from grapnel import compat
+
+    compat.install()
+    yield
+    compat.uninstall()
+
+
+@pytest.fixture
+def torch(names_installed):
+    """What `import torch` gives, with nothing compiled yet."""
+    import torch
+    import torch._dynamo.testing
+
+    torch._dynamo.reset()
+    yield torch
+    torch._dynamo.reset()
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "eager_only(why): the test is about what other modes do not have")
 

@@ -9,23 +9,6 @@ import pytest
 from grapnel import compat
 
 
-@pytest.fixture(autouse=True, scope="module")
-def installed():
-    compat.install()
-    yield
-    compat.uninstall()
-
-
-@pytest.fixture
-def torch():
-    import torch
-    import torch._dynamo.testing
-
-    torch._dynamo.reset()
-    yield torch
-    torch._dynamo.reset()
-
-
 def ones(torch, n=4):
     return torch.ones(n, requires_grad=True)
 
@@ -94,6 +77,37 @@ def test_graphs_can_be_kept_called_and_printed(torch):
     assert graph.code.startswith("\n\n\ndef forward(self") and "torch.mul(" in graph.code
     text = graph.print_readable(False)
     assert text.startswith("class GraphModule(torch.nn.Module):\n    def forward(self") and '"f32[2]"' in text
+
+
+def test_every_kind_of_instruction_is_printed(torch):
+    kept = torch._dynamo.testing.EagerAndRecordGraphs()
+    other = torch.tensor([True, False])
+
+    def f(x):
+        first, second = x.split(1)
+        first = first.clone()
+        first.add_(second)
+        first[0] = 4
+        return torch.where(other, first.sum(), second.half().sum())
+
+    torch.compile(f, backend=kept)(torch.ones(2, 3))
+    lines = kept.graphs[0].print_readable(False).splitlines()
+    text = "\n".join(lines)
+    assert '"f32[2, 3]"' in lines[1] and '"b8[2]"' in text and '"f16[1, 3]"' in text
+    assert "        split = torch.split(" in text and ' = split[1]' in text and "dim = 0" in text
+    assert [line.split(";")[0].strip() for line in lines if "add_" in line] == ["add_ = torch.add_(clone, getitem_1)"]
+    assert kept.graphs[0].code.count("\n    return (where,)") == 1
+
+
+def test_a_graph_of_a_backward_pass_can_be_printed(torch):
+    from torch._dynamo import compiled_autograd
+
+    kept = torch._dynamo.testing.EagerAndRecordGraphs()
+    x = ones(torch, 2)
+    with compiled_autograd._enable(torch.compile(backend=kept)):
+        x.register_hook(invoking)
+        (x * 3).backward(torch.tensor([1.0, 2.0]))
+    assert "torch.mul(" in kept.graphs[0].print_readable(False) and x.grad.tolist() == [9, 36]
 
 
 def test_a_backend_may_be_any_function(torch):

@@ -5,12 +5,7 @@ from grapnel import compat
 from grapnel.compat import run
 
 
-@pytest.fixture(autouse=True, scope="module")
-def installed():
-    compat.install()
-    yield
-    compat.uninstall()
-
+pytestmark = pytest.mark.usefixtures("names_installed")
 
 FILE = """
 import torch

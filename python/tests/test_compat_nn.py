@@ -4,23 +4,6 @@ import warnings
 import pytest
 
 import grapnel
-from grapnel import compat
-
-
-@pytest.fixture(autouse=True, scope="module")
-def installed():
-    compat.install()
-    yield
-    compat.uninstall()
-
-
-@pytest.fixture
-def torch():
-    import torch
-    import torch._dynamo.testing
-
-    torch._dynamo.reset()
-    return torch
 
 
 def add_one(torch):

@@ -168,6 +168,92 @@ def method_of_an_owner():
 SHAPES = [hook_on_leaf_that_captures_it, two_leaves_with_hooks_on_each_other, attribute_that_points_back, handle_in_the_hook, subclass_with_a_hook, method_of_an_owner]
 
 
+class Double(g.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+def of_result(register, result=lambda x: x * 2):
+    """A witness in a ring that register(y, witness) closes, y being computed."""
+    witness, y = Witness(), result(leaf())
+    register(y, witness)
+    return weakref.ref(witness), y
+
+
+def on_a_result_that_is_captured(y, witness):
+    y.register_hook(lambda grad: (y, witness, None)[-1])
+
+
+def on_a_result_whose_node_is_captured(y, witness):
+    node = y.grad_fn
+    y.register_hook(lambda grad: (node, witness, None)[-1])
+
+
+def on_a_node_that_is_captured(y, witness):
+    node = y.grad_fn
+    node.register_hook(lambda *grads: (node, witness, None)[-1])
+
+
+def before_a_node_that_is_captured(y, witness):
+    node = y.grad_fn
+    node.register_prehook(lambda *grads: (node, witness, None)[-1])
+
+
+def on_a_node_whose_result_is_captured(y, witness):
+    y.grad_fn.register_hook(lambda *grads: (y, witness, None)[-1])
+
+
+def opaque_on_a_node_that_is_captured(y, witness):
+    node = y.grad_fn
+    node.register_hook(g.opaque(lambda *grads: (node, witness, None)[-1]))
+
+
+def method_of_a_module_that_keeps_the_result(y, witness):
+    class Keeps(g.nn.Module):
+        def hook(self, grad):
+            return None
+
+    module = Keeps()
+    module.seen, module.y = witness, y
+    y.register_hook(module.hook)
+
+
+RINGS = [on_a_result_that_is_captured, on_a_result_whose_node_is_captured, on_a_node_that_is_captured, before_a_node_that_is_captured,
+         on_a_node_whose_result_is_captured, opaque_on_a_node_that_is_captured, method_of_a_module_that_keeps_the_result]
+
+
+@pytest.mark.parametrize("result", [lambda x: x * 2, Double.apply], ids=["op", "function"])
+@pytest.mark.parametrize("ran", [False, True], ids=["no_pass", "pass"])
+@pytest.mark.parametrize("register", RINGS, ids=lambda f: f.__name__)
+def test_rings_through_nodes_are_collected(register, ran, result):
+    seen, y = of_result(register, result)
+    if ran:
+        y.sum().backward()
+    gc.collect()
+    assert seen() is not None, "the result is still in use"
+    del y
+    gc.collect()
+    assert seen() is None
+
+
+@pytest.mark.parametrize("register", RINGS, ids=lambda f: f.__name__)
+def test_hooks_in_rings_stay_while_a_graph_leads_to_them(register):
+    seen, y = of_result(register)
+    total = y.sum()
+    del y
+    gc.collect()
+    assert seen() is not None
+    total.backward()
+    del total
+    gc.collect()
+    assert seen() is None
+
+
 @pytest.mark.parametrize("make", SHAPES, ids=lambda f: f.__name__)
 def test_cycles_are_collected(make):
     gc.collect()

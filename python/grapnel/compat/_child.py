@@ -3,6 +3,7 @@ import functools
 import importlib.util
 import json
 import os
+import re
 import sys
 import time
 import traceback
@@ -10,11 +11,24 @@ import unittest
 import unittest.mock  # noqa: F401  (files find it through torch)
 from pathlib import Path
 
+import grapnel
 from grapnel import compat
 from grapnel.compat import _missing
 
-_MISSING_FROM = {"Tensor": "torch.Tensor", "RemovableHandle": "torch.utils.hooks.RemovableHandle", "Node": "torch.autograd.graph.Node",
-                 "GraphModule": "torch.fx.GraphModule"}
+_MISSING_FROM = {"Tensor": "torch.Tensor", "Parameter": "torch.Tensor", "RemovableHandle": "torch.utils.hooks.RemovableHandle",
+                 "Node": "torch.autograd.graph.Node", "GraphModule": "torch.fx.GraphModule"}
+
+
+class Pipe:
+    """Says something to the runner. A process that a test forked and that comes back here must not run the other tests a second time."""
+
+    def __init__(self, number):
+        self.owner, self.file = os.getpid(), os.fdopen(number, "w", buffering=1)
+
+    def __call__(self, **what):
+        if os.getpid() != self.owner:
+            os._exit(1)
+        print(json.dumps(what), file=self.file, flush=True)
 
 
 def not_offered(error):
@@ -24,13 +38,62 @@ def not_offered(error):
         seen.add(id(error))
         if isinstance(error, _missing.NotOffered):
             return str(error)
+        found = _missing.named_in(str(error)) if isinstance(error, Exception) and not isinstance(error, AssertionError) else None
         if isinstance(error, AttributeError) and error.name:
-            for cls in type(error.obj).__mro__:
-                if cls.__module__.startswith("grapnel") or cls.__name__ in _MISSING_FROM:
-                    known = _MISSING_FROM.get(cls.__name__)
-                    return f"{known or 'torch.nn.' + cls.__name__}.{error.name}"
+            found = _attribute(error.obj, error.name)
+        elif isinstance(error, TypeError) and not found:
+            found = _arguments(error)
+        elif type(error) is grapnel.Error and not found:
+            found = next((there.format(*match.groups()) for here, there in _THINGS if (match := re.match(here, str(error)))), None)
+        if found:
+            return found
         error = error.__cause__ or error.__context__
     return None
+
+
+def _attribute(obj, name):
+    if isinstance(obj, _missing.Shim):
+        return f"{obj.__name__}.{name}"
+    for cls in obj.__mro__ if isinstance(obj, type) else type(obj).__mro__:
+        if cls.__module__.startswith("grapnel") or cls.__name__ in _MISSING_FROM:
+            return f"{_MISSING_FROM.get(cls.__name__) or 'torch.nn.' + cls.__name__}.{name}"
+    return None
+
+
+# What the library has none of, by the first words of its message.
+_THINGS = [(r"device: there is no device '([\w:]+)' here", "torch.device('{}')")]
+_NO_SIGNATURE = re.compile(r"(\w+)\(\): incompatible function arguments\..*\nInvoked with types: (.*)", re.S)
+_NO_KEYWORD = re.compile(r"(\w+)(?:\(\)|: )(?: ?got an unexpected keyword argument) '(\w+)'")
+
+
+def _arguments(error):
+    """What a call asks of a function of ours that it does not take. Where our own code is the caller, it is our mistake and a failure."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    inner = frame.tb_frame.f_globals.get("__name__", "") if frame else ""
+    if match := _NO_SIGNATURE.match(str(error)):
+        return None if inner.startswith("grapnel") else f"torch.{match[1]}({_short(match[2])})"
+    if match := _NO_KEYWORD.match(str(error)):
+        owner = next((o for o in (grapnel.nn.functional, grapnel.nn, grapnel, grapnel.optim) if hasattr(o, match[1])), None)
+        if owner is not None:
+            return f"{owner.__name__.replace('grapnel', 'torch')}.{match[1]}({match[2]}=)"
+    return None
+
+
+def _short(types):
+    """Types of arguments as nanobind writes them, with keywords only by their names."""
+    given, _, keywords = types.partition("kwargs = {")
+    return ", ".join([name.rpartition(".")[2] for name in given.split(", ") if name.strip()] + [f"{k}=" for k in re.findall(r"(\w+):", keywords)])
+
+
+def kind_of_import(error):
+    """(kind, detail) of a file that could not be read to its end. Files leave early when what they test is not there."""
+    if missing := not_offered(error):
+        return "not offered", missing
+    if isinstance(error, unittest.SkipTest) or isinstance(error, SystemExit) and not error.code:
+        return "skip", str(error) or "it leaves while it is imported"
+    return "error", f"cannot be imported: {reason_of(error)}"
 
 
 def reason_of(error):
@@ -115,12 +178,10 @@ def load(path):
     sys.modules[spec.name] = file
     with _missing.lenient():
         spec.loader.exec_module(file)
-        return list(tests_in(unittest.TestLoader().loadTestsFromModule(file)))
+        return list(tests_in(unittest.TestLoader().loadTestsFromModule(file)))  # with its load_tests, if it has one
 
 
 def with_compiled_backward(test):
-    import grapnel
-
     plain = getattr(test, test._testMethodName)
 
     @functools.wraps(plain)
@@ -139,13 +200,14 @@ def main(task, send):
     try:
         tests = load(task["file"])
     except BaseException as error:  # noqa: BLE001  (whatever a file does, the runner goes on)
-        send(broken=not_offered(error) or reason_of(error), trace="".join(traceback.format_exception(error)))
+        send(broken=kind_of_import(error), trace="".join(traceback.format_exception(error)))
         return
     if task["only"]:
         tests = [t for t in tests if task["only"] in name_of(t)]
-    send(tests=[name_of(t) for t in tests])
+    named = {name_of(t): t for t in tests}  # a class that has two names in the file is one
+    send(tests=list(named))
     classes = {}
-    for test in tests:
+    for test in named.values():
         if name_of(test) not in task["done"]:
             classes.setdefault(type(test), []).append(test)
     for cls, members in classes.items():
@@ -167,6 +229,4 @@ def main(task, send):
 
 
 if __name__ == "__main__":
-    pipe = os.fdopen(int(sys.argv[1]), "w", buffering=1)
-    main(json.loads(sys.argv[2]), lambda **what: print(json.dumps(what), file=pipe, flush=True))
-    pipe.flush()
+    main(json.loads(sys.stdin.read()), Pipe(int(sys.argv[1])))

@@ -8,17 +8,26 @@ import contextlib
 import functools
 import importlib.abc
 import importlib.machinery
+import re
 import sys
 import types
 import unittest
 
 ROOTS = ("torch", "functorch")
+_MARK = "(not offered)"
+_MARKED = re.compile(r"((?:" + "|".join(ROOTS) + r")\b[\w.\[\]]*) \(not offered\)")
 modules = {}  # name -> Shim: what is offered, whether or not it was imported yet
 _ignored = {}  # name -> how often it was accepted although it means nothing here
 
 
 class NotOffered(BaseException):
     """A name that PyTorch has and Grapnel does not was used. No `except Exception` of a test hides it."""
+
+
+def named_in(text):
+    """The name that an error of Python's or of a binding complains about where it met a stand-in, or None."""
+    found = _MARKED.search(text)
+    return found and found[1]
 
 
 class _State:
@@ -70,7 +79,14 @@ class _Refusing(type):
 
 
 class Placeholder:
-    """Stands for a name that is not offered."""
+    """Stands for a name that is not offered. Each name has a type of its own, so that whoever refuses an argument of a wrong type says which."""
+
+    _types = {}
+
+    def __new__(cls, name):
+        if name not in cls._types:
+            cls._types[name] = type(f"{name} {_MARK}", (Placeholder,), {"__module__": "grapnel.compat", "_types": {}})
+        return object.__new__(cls._types[name])
 
     def __init__(self, name):
         self.__dict__["_name"] = name
@@ -170,9 +186,9 @@ class Shim(types.ModuleType):
         self.__dict__.update(names)
 
     def __getattr__(self, name):
-        if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'")
         below = f"{self.__name__}.{name}"
+        if name.startswith("__") and name.endswith("__") and below not in modules:
+            raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'", name=name, obj=self)
         if below in modules:
             return modules[below]
         if not name.startswith("_") and name not in self._hidden:

@@ -7,13 +7,14 @@ Each file runs in a process of its own, each test for at most a minute. A test e
     pass                      as it is written
     pass, text not compared   values hold; the text of a graph is another compiler's, as the expectation file says
     differs (reason)          asserts what PyTorch cannot do, as the expectation file says
-    not offered (name)        uses a name that is not here
+    not offered (name)        uses a name that is not here, or one with arguments that it does not take here
     skipped (reason)          skips itself
     FAIL, TIMEOUT             what is to be mended
 
-The expectation file names the tests that do not simply pass: `[text] tests = [...]`, and tables `[differs]`, `[not_offered]`, `[skipped]` and `[fails]`
-with the reason behind each test's name; `{ error = "TypeError", reason = "..." }` for a difference that is no failed assertion. The status is 0 when every test ends as expected; a test that passes unexpectedly does not. Without a file, every test
-is expected to pass, not to be offered, or to skip itself.
+The expectation file names the tests that do not simply pass: `[text] tests = [...]`, and tables `[differs]`, `[not_offered]`, `[skipped]` and
+`[fails]` with the reason behind each test's name; `{ error = "TypeError", reason = "..." }` for a difference that is no failed assertion. The
+status is 0 when every test ends as expected; a test that passes unexpectedly does not. Without a file, every test is expected to pass, not to be
+offered, or to skip itself.
 """
 import argparse
 import collections
@@ -21,14 +22,18 @@ import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
 import tomllib
 from pathlib import Path
 
-KINDS = ["pass", "pass, text not compared", "differs", "not offered", "skipped", "FAIL", "TIMEOUT"]
+from grapnel.compat import record
+from grapnel.compat.record import KINDS
+
 _TABLES = {"differs": "differs", "not offered": "not_offered", "skipped": "skipped", "FAIL": "fails", "TIMEOUT": "fails"}
+_KIND_OF = {"pass": "pass", "text": "pass, text not compared", "not offered": "not offered", "skip": "skipped"}
 SECONDS = 60
 
 
@@ -82,51 +87,86 @@ class Expectation:
 def run_file(path, expectation, ranks=1, backward="eager", only="", seconds=SECONDS):
     """(outcomes, what was ignored) of one file. A test that hangs or kills its process ends alone; the others run in a new one."""
     outcomes, ignored, names = {}, collections.Counter(), None
-    while names is None or len(outcomes) < len(names):
+    while names is None or any(name not in outcomes for name in names):
         task = dict(file=str(path), done=list(outcomes), texts=expectation.texts, backward=backward, only=only)
-        read, write = os.pipe()
-        child = subprocess.Popen([sys.executable, "-m", "grapnel.compat._child", str(write), json.dumps(task)], pass_fds=[write],
-                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | {"GRAPNEL_COMPAT_RANKS": str(ranks)})
-        os.close(write)
-        running, timed_out = None, False
-        for line in _lines(read, seconds):
-            if line is None:
-                timed_out = True
-                child.kill()
-                break
-            said = json.loads(line)
-            if "tests" in said:
-                names = said["tests"]
-            elif "broken" in said:
-                child.wait()
-                return [Outcome(Path(path).name, "FAIL", f"cannot be imported: {said['broken']}", trace=said["trace"])], ignored
-            elif "begin" in said:
-                running = said["begin"]
-            elif "end" in said:
-                running = None
-                outcomes[said["end"]] = outcome_of(said)
-            elif "ignored" in said:
-                ignored.update(said["ignored"])
-        status = child.wait()
-        if names is None:
-            return [Outcome(Path(path).name, "TIMEOUT" if timed_out else "FAIL", "" if timed_out else f"its process ended with {status}")], ignored
+        running, ended, broken = None, None, None
+        with _Child(task, ranks) as child:
+            for said in child.says(seconds):
+                if "tests" in said:
+                    names = said["tests"]
+                elif "broken" in said:
+                    broken = said
+                elif "begin" in said:
+                    running = said["begin"]
+                elif "end" in said:
+                    running = None
+                    outcomes[said["end"]] = outcome_of(said)
+                elif "ignored" in said:
+                    ignored.update(said["ignored"])
+            ended = child.end()
+        if broken or names is None:
+            return [_unreadable(Path(path).name, broken, ended, child.hung, seconds)], ignored
         if running is not None:
-            outcomes[running] = Outcome(running, "TIMEOUT", f"{seconds} s") if timed_out else Outcome(
-                running, "FAIL", f"its process ended with {status}")
-        elif status != 0 or timed_out:
-            for name in names:
-                outcomes.setdefault(name, Outcome(name, "FAIL", f"the process of the file ended with {status} between tests"))
+            outcomes[running] = Outcome(running, "TIMEOUT", f"{seconds:g} s") if child.hung else Outcome(
+                running, "FAIL", f"its process ended with {ended}")
         else:
             for name in names:
-                outcomes.setdefault(name, Outcome(name, "FAIL", "did not run"))
+                outcomes.setdefault(name, Outcome(name, "FAIL", f"the process of the file ended with {ended} between tests" if ended or child.hung
+                                                  else "did not run"))
     for outcome in outcomes.values():
         expectation.settle(outcome)
     return [outcomes[name] for name in names], ignored
 
 
+def _unreadable(name, broken, ended, hung, seconds):
+    """The outcome of a file whose tests cannot be listed."""
+    if broken:
+        kind, detail = broken["broken"]
+        return Outcome(name, _KIND_OF.get(kind, "FAIL"), detail, trace=broken["trace"])
+    return Outcome(name, "TIMEOUT", f"{seconds:g} s") if hung else Outcome(name, "FAIL", f"its process ended with {ended}")
+
+
+class _Child:
+    """The process that runs the tests of a file, and all that it starts: none of them is left behind."""
+
+    def __init__(self, task, ranks):
+        self.read, write = os.pipe()
+        self.hung = False
+        self.process = subprocess.Popen([sys.executable, "-m", "grapnel.compat._child", str(write)], pass_fds=[write], process_group=0,
+                                        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                        env=os.environ | {"GRAPNEL_COMPAT_RANKS": str(ranks)})
+        os.close(write)
+        with contextlib.suppress(BrokenPipeError), self.process.stdin as stdin:
+            stdin.write(json.dumps(task).encode())
+
+    def __enter__(self):
+        return self
+
+    def says(self, seconds):
+        """What it writes, until it ends or is silent for too long."""
+        for line in _lines(self.read, seconds):
+            if line is None:
+                self.hung = self.process.poll() is None  # else only something that it started holds the pipe
+                return
+            yield json.loads(line)
+
+    def end(self):
+        """Its status. When it hung it is killed."""
+        if self.hung:
+            self._kill()
+        return self.process.wait()
+
+    def __exit__(self, *error):
+        self._kill()
+        self.process.wait()
+
+    def _kill(self):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
 def outcome_of(said):
-    kind = {"pass": "pass", "text": "pass, text not compared", "not offered": "not offered", "skip": "skipped"}.get(said["kind"], "FAIL")
-    return Outcome(said["end"], kind, said["detail"], said["seconds"], said["trace"], said["text"])
+    return Outcome(said["end"], _KIND_OF.get(said["kind"], "FAIL"), said["detail"], said["seconds"], said["trace"], said["text"])
 
 
 def _lines(pipe, seconds):
@@ -155,22 +195,26 @@ def main(argv=None):
     parser.add_argument("--ranks", type=int, default=1, help="how many ranks distributed tests see")
     parser.add_argument("--backward", choices=["eager", "compiled"], default="eager", help="compiled: every test inside CompiledBackward")
     parser.add_argument("--expect", help="which tests do not simply pass, and why (TOML)")
+    parser.add_argument("--record", metavar="RUNS.json", help="notes counts and names there, for grapnel.compat.record")
+    parser.add_argument("--release", default="", help="what --record calls the release that the files are from")
     parser.add_argument("--only", default="", help="only tests whose name contains this")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="how long one test may take")
     parser.add_argument("-v", "--verbose", action="store_true", help="where tests failed, and the texts that were not compared")
     parser.add_argument("files", nargs="+", metavar="TEST_FILE")
     options = parser.parse_args(argv)
-    rank, options.ranks = launched(options.ranks)
+    rank, options.ranks, options.launcher = launched(options.ranks)
+    if rank > 0:
+        options.record = None
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere if rank > 0 else sys.stdout):
         return report(options)
 
 
 def launched(ranks):
-    """(rank, how many there are): those of mpirun where it started this process."""
+    """(rank, how many there are, over what): those of mpirun where it started this process."""
     for own, all_of_them in (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")):
         if own in os.environ:
-            return int(os.environ[own]), int(os.environ[all_of_them])
-    return 0, ranks
+            return int(os.environ[own]), int(os.environ[all_of_them]), "MPI"
+    return 0, ranks, "threads"
 
 
 def report(options):
@@ -180,6 +224,9 @@ def report(options):
         began = time.perf_counter()
         outcomes, more = run_file(path, expectation, options.ranks, options.backward, options.only, options.seconds)
         ignored += more
+        if options.record:
+            record.add(options.record, record.noted(path, options.release, outcomes, options.ranks, options.backward, options.launcher,
+                                                    expectation.given))
         print(path)
         for outcome in outcomes:
             print(f"  {outcome.name}: {outcome}", flush=True)

@@ -94,4 +94,5 @@ CHANGES = [
     (grapnel.Size, "__repr__", lambda self: f"torch.Size({list(self)})"),
     *_dynamo.CHANGES,
     *_nn.CHANGES,
+    *_distributed.CHANGES,
 ]

@@ -16,6 +16,7 @@ from grapnel.compat.torch._testing import TestCase
 
 dist = getattr(grapnel, "dist", None)
 NAME = "grapnel"  # of the only backend
+CHANGES = []
 
 
 def ranks():
@@ -158,6 +159,7 @@ if dist is not None:
     module("torch.distributed.algorithms.ddp_comm_hooks", DDPCommHookType=DDPCommHookType, register_ddp_comm_hook=register_ddp_comm_hook)
     module("torch.nn.parallel", DistributedDataParallel=_data_parallel)
     module("torch.futures", Future=dist.Future)
+    CHANGES.append((dist.Future, "__class_getitem__", classmethod(lambda cls, what: cls)))  # Future[int], of annotations
     module("torch.accelerator", current_accelerator=lambda check_available=False: _accelerator if ranks() > 1 else None, device_count=ranks,
            is_available=lambda: ranks() > 1, current_device_index=lambda: 0, synchronize=lambda *args: None)
     module("torch.testing._internal.common_distributed", DistributedTestBase=DistributedTestBase, MultiProcessTestCase=DistributedTestBase,

@@ -6,7 +6,9 @@ bytecode, most keys of config) is accepted and listed by `ignored()`.
 import collections
 import contextlib
 import functools
+import inspect
 import re
+import threading
 import tomllib
 import warnings
 import weakref
@@ -115,6 +117,13 @@ def _compile_function(function, options):
 
     @functools.wraps(function, updated=())
     def call(*args, **kwargs):
+        _inside.depth = getattr(_inside, "depth", 0) + 1
+        try:
+            return run(*args, **kwargs)
+        finally:
+            _inside.depth -= 1
+
+    def run(*args, **kwargs):
         if not config.error_on_recompile:
             return compiled(*args, **kwargs)
         before = compiled.stats().graphs
@@ -128,6 +137,7 @@ def _compile_function(function, options):
     return call
 
 
+_inside = threading.local()  # in how many compiled functions a thread is
 _live = weakref.WeakSet()  # compiled functions and backward scopes, for counters
 
 class OptimizedModule(grapnel.nn.Module):
@@ -335,8 +345,18 @@ def reset():
     grapnel.reset_compile_cache()
 
 
-def disable(fn=None, recursive=True, **ignored_here):
-    raise NotOffered("torch._dynamo.disable")
+def disable(fn=None, recursive=True, reason=None, **ignored_here):
+    """A function that is not compiled: where nothing is being compiled, that is the function."""
+    if fn is None:
+        return lambda target: disable(target)
+
+    @functools.wraps(fn)
+    def call(*args, **kwargs):
+        if getattr(_inside, "depth", 0):
+            raise NotOffered("torch._dynamo.disable inside of a compiled function")
+        return fn(*args, **kwargs)
+
+    return call if inspect.isfunction(fn) or inspect.ismethod(fn) else fn
 
 
 def _run(backend):
@@ -379,4 +399,5 @@ class TestCase(_testing.TestCase):
 
 
 module("torch._dynamo.eval_frame", OptimizedModule=OptimizedModule)
-module("torch._dynamo.test_case", TestCase=TestCase, run_tests=_testing.run_tests)
+for _name in ("torch._dynamo.test_case", "torch._inductor.test_case"):
+    module(_name, TestCase=TestCase, run_tests=_testing.run_tests)

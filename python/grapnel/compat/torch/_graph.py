@@ -7,48 +7,13 @@ from grapnel.compat._missing import NotOffered, ignore, module
 
 # Ops that PyTorch calls otherwise: our name -> (the name of the result, the function).
 _TARGETS = {"invoke": ("trace_wrapped", "torch__dynamo__trace_wrapped_higher_order_op_self_invoke")}
-_LINE = re.compile(r"^  (?:(?P<outs>[^=()]+) = )?(?P<op>\w+)\((?P<args>.*)\)(?: : (?P<types>.*?))?(?:  # .*)?$")
-_HEAD = re.compile(r"(\w+): (\w+\[[\d,]*\])")
+_KINDS = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "bool": "b8"}
 
 
-class Instruction:
-    """One line of a graph."""
-
-    def __init__(self, op, args, outs, types):
-        self.op, self.args, self.outs, self.types = op, args, outs, types
-
-
-def _split(text):
-    """At commas outside of brackets."""
-    parts, depth, start = [], 0, 0
-    for i, c in enumerate(text):
-        depth += c in "[("
-        depth -= c in "])"
-        if c == "," and depth == 0:
-            parts.append(text[start:i].strip())
-            start = i + 1
-    last = text[start:].strip()
-    return parts + [last] if last else parts
-
-
-class _Read:
-    """What the text of a graph says."""
-
-    def __init__(self, text):
-        head, *lines = text.splitlines()
-        self.inputs = _HEAD.findall(head)
-        self.types = dict(self.inputs)
-        self.constants, self.instructions, self.outputs = [], [], []
-        for line in lines:
-            if kept := re.match(r"^  (\w+) = (?:constant|empty) : (.*)$", line):
-                self.constants.append((kept[1], kept[2]))
-                self.types[kept[1]] = kept[2]
-            elif line.startswith("  return"):
-                self.outputs = _split(line[len("  return"):])
-            elif found := _LINE.match(line):
-                outs, types = _split(found["outs"] or ""), _split(found["types"] or "")
-                self.types.update(zip(outs, types))
-                self.instructions.append(Instruction(found["op"], _split(found["args"]), outs, types))
+def _type_of(value):
+    """Type and size as FX writes them: f32[2, 3]."""
+    kind, bits = re.fullmatch(r"([a-z]+)(\d*)", value.dtype.name).groups()
+    return f"{_KINDS[kind]}{bits}[{', '.join(map(str, value.shape))}]"
 
 
 class GraphModule:
@@ -67,7 +32,7 @@ class GraphModule:
 
     def instructions(self):
         """What stands between the inputs and the results."""
-        return _Read(self._graph.str()).instructions
+        return self._graph.instructions
 
     def print_readable(self, print_output=True, include_stride=False, include_device=False, colored=False):
         """The graph as a class, every result with its type."""
@@ -81,42 +46,42 @@ class GraphModule:
         return "\n\n\n" + self._written(typed=False)
 
     def _written(self, typed):
-        read = _Read(self._graph.str())
-        names, taken = {}, {}
+        graph, names, taken = self._graph, {}, {}
 
         def named(old, wish):
             count = taken[wish] = taken.get(wish, -1) + 1
             names[old] = wish if count == 0 else f"{wish}_{count}"
             return names[old]
 
-        def note(type_):
-            return f': "{type_}"' if typed else ""
+        def note(old):
+            return f': "{_type_of(graph.values[old])}"' if typed and old in graph.values else ""
 
-        given = [named(old, wish) for (old, _), wish in zip(read.inputs, self._inputs or [f"arg{i}_1" for i in range(len(read.inputs))])]
-        arguments = "".join(f", {name}{note(type_) or ' : torch.Tensor'}" for name, (_, type_) in zip(given, read.inputs))
+        def shown(old):
+            return names[old] if isinstance(old, str) else repr(old)
+
+        given = [named(old, wish) for old, wish in zip(graph.inputs, self._inputs or [f"arg{i}_1" for i in range(len(graph.inputs))])]
+        arguments = "".join(f", {name}{note(old) or ' : torch.Tensor'}" for name, old in zip(given, graph.inputs))
         lines = [f"def forward(self{arguments}):"]
-        for i, (old, type_) in enumerate(read.constants):
+        made = {out for step in graph.instructions for out in step.outputs}
+        for i, old in enumerate(old for old in graph.values if old not in names and old not in made):
             name = named(old, f"constant_{i}")
-            lines.append(f"    {name}{note(type_)} = self.{name}")
-        last_use = {}
-        for at, step in enumerate(read.instructions):
-            for arg in step.args:
-                last_use[arg] = at
-        for out in read.outputs:
-            last_use[out] = len(read.instructions)
-        for at, step in enumerate(read.instructions):
-            wish, target = _TARGETS.get(step.op, (step.op, f"torch.{step.op}"))
-            call = f"{target}({', '.join(names.get(a, a) for a in step.args)})"
-            dying = list(dict.fromkeys(names[a] for a in step.args if a in names and last_use[a] == at))
+            lines.append(f"    {name}{note(old)} = self.{name}")
+        last_use = {old: at for at, step in enumerate(graph.instructions) for old in step.inputs if isinstance(old, str)}
+        last_use.update((out, len(graph.instructions)) for out in graph.outputs)
+        for at, step in enumerate(graph.instructions):
+            op = step.op + "_" * step.inplace
+            wish, target = _TARGETS.get(op, (op, f"torch.{op}"))
+            call = f"{target}({', '.join([*map(shown, step.inputs), *(f'{key} = {value!r}' for key, value in step.attributes.items())])})"
+            dying = list(dict.fromkeys(names[old] for old in step.inputs if last_use.get(old) == at))
             end = f";  {' = '.join(dying)} = None" if dying else ""
-            if len(step.outs) == 1:
-                lines.append(f"    {named(step.outs[0], wish)}{note(step.types[0])} = {call}{end}")
-            else:
-                whole = named("", wish)
-                lines.append(f"    {whole} = {call}{end}")
-                for i, (out, type_) in enumerate(zip(step.outs, step.types)):
-                    lines.append(f"    {named(out, 'getitem')}{note(type_)} = {whole}[{i}]")
-        results = [names.get(o, o) for o in read.outputs]
+            if len(step.outputs) == 1:
+                lines.append(f"    {named(step.outputs[0], wish)}{note(step.outputs[0])} = {call}{end}")
+                continue
+            whole = named(None, wish)
+            lines.append(f"    {whole} = {call}{end}")
+            for i, out in enumerate(step.outputs):
+                lines.append(f"    {named(out, 'getitem')}{note(out)} = {whole}[{i}]")
+        results = [shown(old) for old in graph.outputs]
         lines.append(f"    return {results[0]}" if self._single else f"    return ({', '.join(results)}{',' if len(results) == 1 else ''})")
         return "\n".join(lines) + "\n"
 

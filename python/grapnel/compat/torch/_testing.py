@@ -9,7 +9,7 @@ import unittest
 from collections.abc import Mapping, Sequence
 
 import grapnel
-from grapnel.compat._missing import ignore, module
+from grapnel.compat._missing import NotOffered, Placeholder, ignore, module
 
 _TOLERANCES = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7)}
 
@@ -87,6 +87,8 @@ def _compare(a, b, o):
         for i, (x, y) in enumerate(zip(a, b)):
             _compare(x, y, o | {"at": f"{o['at']}[{i}] "})
         return None
+    if hasattr(a, "__array_interface__") or hasattr(b, "__array_interface__"):  # of NumPy; ours are done with
+        return _compare(*(x.tolist() if hasattr(x, "tolist") else x for x in (a, b)), o | {"equal_nan": True})
     if not a == b:
         raise AssertionError(f"{o['at']}{a!r} is not {b!r}.")
 
@@ -128,13 +130,13 @@ def make_tensor(*shape, dtype, device=None, low=None, high=None, requires_grad=F
 # --- parametrised tests ---
 
 
-def parametrize(names, values, name_fn=None):
+def parametrize(arg_str, arg_values, name_fn=None):
     """A test with arguments: one test per value, once `instantiate_parametrized_tests` has seen its class."""
-    names = [n.strip() for n in names.split(",")] if isinstance(names, str) else list(names)
+    names = [n.strip() for n in arg_str.split(",")] if isinstance(arg_str, str) else list(arg_str)
 
     def mark(function):
         cases = []
-        for value in values:
+        for value in arg_values:
             given = value if len(names) > 1 or isinstance(value, _Subtest) else (value,)
             if isinstance(value, _Subtest):
                 given, label = value.values, value.name
@@ -150,8 +152,8 @@ def parametrize(names, values, name_fn=None):
 
 
 class _Subtest:
-    def __init__(self, values, name=None, decorators=()):
-        self.values = tuple(values) if isinstance(values, (tuple, list)) else (values,)
+    def __init__(self, arg_values, name=None, decorators=()):
+        self.values = tuple(arg_values) if isinstance(arg_values, (tuple, list)) else (arg_values,)
         self.name = name or "_".join(map(_label, self.values))
 
 
@@ -198,13 +200,17 @@ def _swap(values):
 
 
 def dtypes(*types):
-    """A test with an argument `dtype`: one test per type."""
+    """A test with an argument `dtype`, or `dtypes` where tuples of them are given: one test per type or tuple."""
 
     def mark(function):
-        function._dtypes = types[0] if len(types) == 1 and isinstance(types[0], (tuple, list)) else types
+        function._dtypes = types[0] if len(types) == 1 and isinstance(types[0], list) else types
         return function
 
     return mark
+
+
+def _type_label(dtype):
+    return dtype._name.rpartition(".")[2] if isinstance(dtype, Placeholder) else dtype.name
 
 
 def instantiate_device_type_tests(generic, scope, *args, **kwargs):
@@ -217,8 +223,10 @@ def instantiate_device_type_tests(generic, scope, *args, **kwargs):
         wanted = inspect.signature(function).parameters
         given = {"device": "cpu"} if "device" in wanted else {}
         for dtype in getattr(function, "_dtypes", (None,)):
-            chosen = given | ({"dtype": dtype} if "dtype" in wanted and dtype is not None else {})
-            label = "_cpu" + (f"_{dtype.name}" if "dtype" in chosen else "")
+            chosen, label = dict(given), "_cpu"
+            if dtype is not None and (name := "dtypes" if "dtypes" in wanted else "dtype") in wanted:
+                chosen[name] = dtype
+                label += "".join(f"_{_type_label(t)}" for t in (dtype if isinstance(dtype, (tuple, list)) else (dtype,)))
             one = _with(function, chosen)
             one._cases = getattr(function, "_cases", [])
             setattr(made, test + (label if given else ""), one)
@@ -241,6 +249,14 @@ def _name_of(test):
     return ".".join(test.id().split(".")[-2:])
 
 
+def _offered(errors):
+    """Types of errors, none of which is a stand-in."""
+    for error in errors if isinstance(errors, tuple) else (errors,):
+        if isinstance(error, Placeholder):
+            raise NotOffered(error._name)
+    return errors
+
+
 class TestCase(unittest.TestCase):
     """unittest's, comparing tensors where values are compared."""
 
@@ -252,6 +268,12 @@ class TestCase(unittest.TestCase):
                exact_is_coalesced=False):
         _compare(x, y, _options(rtol=rtol, atol=atol, equal_nan=equal_nan, check_dtype=exact_dtype, check_stride=exact_stride,
                                 numbers_are_tensors=True))
+
+    def assertRaises(self, expected, *args, **kwargs):
+        return super().assertRaises(_offered(expected), *args, **kwargs)
+
+    def assertRaisesRegex(self, expected, *args, **kwargs):
+        return super().assertRaisesRegex(_offered(expected), *args, **kwargs)
 
     def assertEqual(self, x, y, msg=None, **options):
         if isinstance(x, str) and isinstance(y, str):
@@ -354,8 +376,11 @@ module("torch.testing", assert_close=assert_close, assert_allclose=assert_allclo
 module("torch.testing._comparison", default_tolerances=lambda *given: _tolerances([getattr(g, "dtype", g) for g in given], None, None))
 module("torch.testing._internal")
 module("torch.testing._internal.logging_utils")
+module("torch.__future__", get_swap_module_params_on_conversion=lambda: False, get_overwrite_module_params_on_conversion=lambda: False,
+       set_swap_module_params_on_conversion=lambda value: ignore("torch.__future__.set_swap_module_params_on_conversion"),
+       set_overwrite_module_params_on_conversion=lambda value: ignore("torch.__future__.set_overwrite_module_params_on_conversion"))
 module(
-    "torch.testing._internal.common_utils", TestCase=TestCase, run_tests=run_tests, parametrize=parametrize, subtest=_Subtest,
+    "torch.testing._internal.common_utils", TestCase=TestCase, load_tests=lambda loader, tests, pattern: tests, run_tests=run_tests, parametrize=parametrize, subtest=_Subtest,
     instantiate_parametrized_tests=instantiate_parametrized_tests, swap=_swap, make_tensor=make_tensor, freeze_rng_state=freeze_rng_state,
     skipIfTorchDynamo=_always, xfailIfTorchDynamo=_always, skipIfNoLapack=_always, skipIfWindows=_always, skipIfMPS=_always, skipIfXpu=_always,
     skipIfRocm=_always, skipIfTorchInductor=_always, slowTest=_always, markDynamoStrictTest=_always, skipIfNotMiopenSuggestNHWC=_always,
