@@ -15,7 +15,9 @@ namespace {
 }
 }  // namespace
 
-void Device::refuse_index(DeviceType type, int index) { refuse_name(str(type, ':', index)); }
+void Device::refuse_index(DeviceType type, int index) {
+  refuse_name(grapnel::str(type, ':', index));
+}
 
 Device::Device(std::string_view text) {
   const size_t colon = text.find(':');
