@@ -7,7 +7,6 @@
 #include "grapnel/base/warn.h"
 #include "grapnel/dist/communicator_mpi.h"
 #include "grapnel/dist/process_wide.h"
-#include "grapnel/dist/run_threads.h"
 
 namespace grapnel::dist {
 
