@@ -10,8 +10,8 @@
 #include "command/stop.h"
 #include "command/version.h"
 #include "command/words.h"
-#include "grapnel/base/log.h"
 #include "grapnel/base/place.h"
+#include "grapnel/base/warn.h"
 
 namespace {
 

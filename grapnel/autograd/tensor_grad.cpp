@@ -4,7 +4,7 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/meta.h"
 #include "grapnel/base/error_kinds.h"
-#include "grapnel/base/log.h"
+#include "grapnel/base/warn.h"
 #include "grapnel/functions/functions.h"
 #include "grapnel/ops/define.h"
 #include "grapnel/ops/record.h"

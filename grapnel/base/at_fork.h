@@ -30,7 +30,7 @@ enum class ForkOrder : uint8_t {
   settings,
   failures,      ///< base/place.cpp
   places,        ///< base/symbolizer.cpp
-  warnings,      ///< base/log.cpp
+  warnings,      ///< base/warn.cpp
   small_blocks,  ///< base/pool.cpp
   memory,        ///< base/allocator.cpp
 };

@@ -20,8 +20,8 @@
 
 #include "grapnel/base/at_fork.h"
 #include "grapnel/base/error.h"
-#include "grapnel/base/log.h"
 #include "grapnel/base/trusted_file.h"
+#include "grapnel/base/warn.h"
 
 namespace grapnel::codegen {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "grapnel/base/at_fork.h"
 #include "grapnel/base/place.h"
-#include "grapnel/base/log.h"
+#include "grapnel/base/warn.h"
 #include "grapnel/capture/graph_reader.h"
 #include "grapnel/codegen/jit.h"
 

@@ -15,8 +15,8 @@ Tensor Memory::tensor(ValueId id) {
     t.impl().wrapped_number = true;
     return t;
   }
-  Tensor t(TensorImpl::create(storage(v.slot), v.dtype, Shape(trace_.sizes_of(v)),
-                              Shape(trace_.strides_of(v)), trace_.offset_of(v)));
+  Tensor t(TensorImpl::create_from(storage(v.slot), v.dtype, trace_.sizes_of(v),
+                                   trace_.strides_of(v), trace_.offset_of(v)));
   t.impl().wrapped_number = v.wrapped;
   return t;
 }
@@ -53,6 +53,19 @@ void rethrow_from(const Trace& trace, const Instruction& call) {
   }
 }
 
+namespace {
+
+bool uses_device(const Trace& trace, const Instruction& call) {
+  bool any = false;
+  for (const ValueId id : trace.inputs_of(call)) {
+    if (id == kNone || trace.values[id].number) continue;
+    any |= !trace.slots[trace.values[id].slot].device.is_cpu();
+  }
+  return any;
+}
+
+}  // namespace
+
 void run_call(const Trace& trace, const Instruction& call, Memory& memory) {
   if (call.op->family == Family::view) return;  // the values know where they lie
   const Operands in(trace, call, memory);
@@ -64,7 +77,9 @@ void run_call(const Trace& trace, const Instruction& call, Memory& memory) {
   try {
     const Inputs inputs(in.pointers.data(), in.pointers.size());
     // Functions of the program are called by the CPU, wherever their arguments are.
-    const Device device = call.op->opaque ? Device() : device_of(*call.op, inputs);
+    Device device;
+    if (uses_device(trace, call) && !call.op->opaque) [[unlikely]]
+      device = device_of(*call.op, inputs);
     evaluator_of(device).run(*call.op, inputs, trace.attrs_of(call),
                              {outputs.data(), outputs.size()});
   } catch (...) {

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "grapnel/compile/options.h"
-#include "grapnel/compile/stats.h"
 
 namespace grapnel {
 

@@ -10,4 +10,3 @@
 #include "grapnel/dist/power_sgd.h"
 #include "grapnel/dist/process_group.h"
 #include "grapnel/dist/replicas.h"
-#include "grapnel/dist/run_threads.h"

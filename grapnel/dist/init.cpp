@@ -3,11 +3,10 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "grapnel/base/log.h"
 #include "grapnel/base/rank.h"
+#include "grapnel/base/warn.h"
 #include "grapnel/dist/communicator_mpi.h"
 #include "grapnel/dist/process_wide.h"
-#include "grapnel/dist/run_threads.h"
 
 namespace grapnel::dist {
 

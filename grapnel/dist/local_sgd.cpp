@@ -1,7 +1,7 @@
 #include "grapnel/dist/local_sgd.h"
 
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/base/log.h"
+#include "grapnel/base/warn.h"
 #include "grapnel/dist/hooks.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"

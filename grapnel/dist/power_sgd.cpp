@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/base/log.h"
+#include "grapnel/base/warn.h"
 #include "grapnel/dist/hooks.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"

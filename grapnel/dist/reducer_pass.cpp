@@ -3,7 +3,7 @@
 
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/base/log.h"
+#include "grapnel/base/warn.h"
 #include "grapnel/dist/reducer.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"

@@ -1,4 +1,4 @@
-#include "grapnel/dist/run_threads.h"
+#include "grapnel/dist/init.h"
 
 #include <mutex>
 #include <thread>

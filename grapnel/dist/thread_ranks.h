@@ -1,7 +1,7 @@
-/// Groups of ranks that are threads, before there are threads: run_threads.h is what users call.
+/// Groups of ranks that are threads, before there are threads: init.h is what users call.
 #pragma once
 
-#include "grapnel/dist/run_threads.h"
+#include "grapnel/dist/init.h"
 
 namespace grapnel::dist {
 

@@ -2,7 +2,7 @@
 #include "grapnel/functions/functions.h"
 
 #include "grapnel/functions/assign.h"
-#include "grapnel/ops/argument_check.h"
+#include "grapnel/ops/attr_check.h"
 #include "grapnel/ops/number_operand.h"
 #include "grapnel/ops/op_site.h"
 #include "grapnel/ops/op_table.h"

@@ -1,7 +1,7 @@
 /// Losses, composed of other ops.
 #include <limits>
 
-#include "grapnel/base/log.h"
+#include "grapnel/base/warn.h"
 #include "grapnel/functions/broadcast_warning.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"

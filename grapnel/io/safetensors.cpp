@@ -6,7 +6,7 @@
 #include <functional>
 #include <optional>
 
-#include "grapnel/base/log.h"
+#include "grapnel/base/warn.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/io/file.h"
 #include "grapnel/io/safetensors_header.h"

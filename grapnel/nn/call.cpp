@@ -6,9 +6,9 @@
 #include <unordered_set>
 
 #include "grapnel/base/at_fork.h"
-#include "grapnel/base/log.h"
 #include "grapnel/base/short_name.h"
 #include "grapnel/base/source_site.h"
+#include "grapnel/base/warn.h"
 #include "grapnel/functions/generator.h"
 #include "grapnel/nn/backward_call.h"
 #include "grapnel/nn/checkpointed_call.h"

@@ -2,7 +2,7 @@
 /// calls none of them. See autograd::checkpoint.
 #pragma once
 
-#include "grapnel/autograd/checkpoint.h"
+#include "grapnel/autograd/recompute.h"
 #include "grapnel/nn/module.h"
 
 namespace grapnel::nn::detail {

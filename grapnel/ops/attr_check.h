@@ -1,4 +1,5 @@
-/// What shape rules ask of attributes.
+/// What shape rules ask of attributes, and what definitions ask of arguments: some refuse types and
+/// values that have no meaning there, although their kernel could compute them.
 ///
 /// An op checks its attributes and operands where it infers its shape (`infer`, `geometry`,
 /// `views`), not in the function that the user calls: eager code, recordings, gradients, graphs
@@ -10,9 +11,28 @@
 #include <string_view>
 
 #include "grapnel/base/checked.h"
+#include "grapnel/ops/op.h"
 #include "grapnel/tensor/shape.h"
 
-namespace grapnel::attrs {
+namespace grapnel {
+
+/// What integers refuse.
+enum class Refused : int64_t {
+  floor_divide_by_zero,
+  fmod_by_zero,
+  remainder_by_zero,
+  negative_exponent
+};
+
+void refuse_bool(std::string_view op, Inputs inputs, std::string_view advice);
+void refuse_floats(std::string_view op, Inputs inputs);
+void check_mask(std::string_view op, const Tensor& mask);
+
+/// Fails if integers are computed with and `b` holds a value that is refused. Floating-point
+/// operands are not looked at. Values that a recording has yet to compute are checked when it runs.
+void check_integers(const Tensor& a, const Tensor& b, Refused rule);
+
+namespace attrs {
 
 /// No stride and no offset is larger than this, so that sums and products of a few of them with
 /// sizes of tensors that exist do not wrap around.
@@ -56,4 +76,5 @@ inline void pair(std::string_view op, std::string_view what, const Shape& values
          " in both dimensions, got ", values, ".");
 }
 
-}  // namespace grapnel::attrs
+}  // namespace attrs
+}  // namespace grapnel

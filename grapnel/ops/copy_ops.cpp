@@ -1,5 +1,7 @@
-/// What may be copied over what, and where to.
+/// What may be copied over what, and where to; values of the host as tensors, and back.
 #include "grapnel/ops/defs/copy.h"
+#include "grapnel/ops/evaluator.h"
+#include "grapnel/ops/vectors.h"
 
 namespace grapnel {
 
@@ -18,5 +20,17 @@ void Copy::infer(Inputs in, const Attrs&, Specs& out) {
         ".");
   out.push_back({to, in[0]->dtype(), in[0]->device()});
 }
+
+Tensor from_bytes(const void* values, const Shape& sizes, DType dtype) {
+  Tensor out(TensorImpl::empty(sizes, dtype, kCPU));
+  if (out.numel() == 0) return out;
+  StoragePtr given =
+      Storage::borrow(const_cast<void*>(values), static_cast<size_t>(out.nbytes()), {}, kCPU);
+  evaluator_of(kCPU).copy(
+      out, Tensor(TensorImpl::create(std::move(given), dtype, sizes, out.impl().strides)));
+  return out;
+}
+
+void to_bytes(const Tensor& t, void* out) { evaluator(t.device()).read(t, out); }
 
 }  // namespace grapnel

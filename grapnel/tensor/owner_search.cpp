@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "grapnel/base/log.h"
+#include "grapnel/base/warn.h"
 #include "grapnel/tensor/hook.h"
 
 namespace grapnel {

@@ -8,22 +8,32 @@
 
 namespace grapnel {
 
-IntrusivePtr<TensorImpl> TensorImpl::create(StoragePtr storage, DType dtype, const Shape& sizes,
-                                            const Shape& strides, int64_t offset) {
+IntrusivePtr<TensorImpl> TensorImpl::create_from(StoragePtr storage, DType dtype,
+                                                 std::span<const int64_t> sizes,
+                                                 std::span<const int64_t> strides,
+                                                 int64_t offset) {
   auto* t = new (base::pool_allocate(sizeof(TensorImpl))) TensorImpl;
   t->dtype = dtype;
   t->offset = offset;
   t->storage = std::move(storage);
-  t->sizes.assign(sizes.begin(), sizes.size());
-  t->strides.assign(strides.begin(), strides.size());
+  t->sizes.assign(sizes.data(), static_cast<int>(sizes.size()));
+  t->strides.assign(strides.data(), static_cast<int>(strides.size()));
   int64_t n = 1;
   for (int64_t s : sizes) n *= s;
   t->numel = n;
   return IntrusivePtr<TensorImpl>::adopt(t);
 }
 
+[[gnu::flatten]] IntrusivePtr<TensorImpl> TensorImpl::create(StoragePtr storage, DType dtype,
+                                                              const Shape& sizes,
+                                                              const Shape& strides,
+                                                              int64_t offset) {
+  return create_from(std::move(storage), dtype, {sizes.begin(), sizes.end()},
+                     {strides.begin(), strides.end()}, offset);
+}
+
 /// Contiguous, over a storage that `make` makes.
-[[gnu::always_inline]] inline IntrusivePtr<TensorImpl> TensorImpl::over(
+[[gnu::always_inline]] inline IntrusivePtr<TensorImpl> TensorImpl::fresh(
     StoragePtr (*make)(size_t, Device), const Shape& sizes, DType dtype, Device device) {
   int64_t n = 1, bytes = 0;
   bool odd = false;
@@ -43,10 +53,10 @@ IntrusivePtr<TensorImpl> TensorImpl::create(StoragePtr storage, DType dtype, con
 }
 
 IntrusivePtr<TensorImpl> TensorImpl::empty(const Shape& sizes, DType dtype, Device device) {
-  return over(&Storage::create, sizes, dtype, device);
+  return fresh(&Storage::create, sizes, dtype, device);
 }
 IntrusivePtr<TensorImpl> TensorImpl::lazy(const Shape& sizes, DType dtype, Device device) {
-  return over(&Storage::create_lazy, sizes, dtype, device);
+  return fresh(&Storage::create_lazy, sizes, dtype, device);
 }
 
 void TensorImpl::destroy() const noexcept {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "grapnel/base/intrusive_ptr.h"
 #include "grapnel/tensor/dtype.h"
@@ -36,6 +37,10 @@ struct TensorImpl {
   /// A header over `storage`. It comes from the pool of small objects.
   static IntrusivePtr<TensorImpl> create(StoragePtr storage, DType dtype, const Shape& sizes,
                                          const Shape& strides, int64_t offset = 0);
+  /// The same for whoever keeps sizes and strides in lists of his own.
+  static IntrusivePtr<TensorImpl> create_from(StoragePtr storage, DType dtype,
+                                              std::span<const int64_t> sizes,
+                                              std::span<const int64_t> strides, int64_t offset);
   /// A contiguous tensor with memory of its own, uninitialised.
   static IntrusivePtr<TensorImpl> empty(const Shape& sizes, DType dtype, Device device);
   /// The same, with memory that is allocated when somebody first asks for it.
@@ -67,8 +72,8 @@ struct TensorImpl {
 
  private:
   TensorImpl() = default;
-  static IntrusivePtr<TensorImpl> over(StoragePtr (*make)(size_t, Device), const Shape& sizes,
-                                       DType dtype, Device device);
+  static IntrusivePtr<TensorImpl> fresh(StoragePtr (*make)(size_t, Device), const Shape& sizes,
+                                        DType dtype, Device device);
   void destroy() const noexcept;
 };
 static_assert(sizeof(TensorImpl) == 264);

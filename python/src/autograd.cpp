@@ -1,9 +1,9 @@
 // Backward passes, the scopes around them, and functions that are part of them.
 #include "grapnel/autograd/anomaly.h"
-#include "grapnel/autograd/checkpoint.h"
 #include "grapnel/autograd/engine.h"
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/autograd/gradcheck.h"
+#include "grapnel/autograd/recompute.h"
 #include "python/src/bind.h"
 #include "python/src/pass_line.h"
 

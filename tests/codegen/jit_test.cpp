@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "grapnel/base/error.h"
-#include "grapnel/base/log.h"
+#include "grapnel/base/warn.h"
 #include "grapnel/codegen/disk_cache.h"
 #include "grapnel/codegen/llvm_module.h"
 #include "tests/codegen/jit_setup.h"

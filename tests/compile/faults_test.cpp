@@ -4,7 +4,7 @@
 #include <fstream>
 #include <thread>
 
-#include "grapnel/base/log.h"
+#include "grapnel/base/warn.h"
 #include "grapnel/codegen/jit.h"
 #include "tests/compile/plans.h"
 #include "tests/ops/sweep.h"

@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "grapnel/autograd/gradcheck.h"
-#include "grapnel/base/log.h"
+#include "grapnel/base/warn.h"
 #include "grapnel/nn/functional.h"
 #include "tests/ops/sweep.h"
 #include "tests/ops/values.h"

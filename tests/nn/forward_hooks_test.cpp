@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "grapnel/autograd/grad_mode.h"
-#include "grapnel/base/log.h"
+#include "grapnel/base/warn.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
 #include "grapnel/nn/nn.h"

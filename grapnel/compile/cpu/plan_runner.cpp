@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "grapnel/base/log.h"
+#include "grapnel/base/warn.h"
 #include "grapnel/codegen/jit.h"
 #include "grapnel/compile/cpu/product_run.h"
 #include "grapnel/compile/cpu/sweep_run.h"

@@ -3,7 +3,7 @@
 
 #include "grapnel/functions/functions.h"
 #include "grapnel/math/math.h"
-#include "grapnel/ops/argument_check.h"
+#include "grapnel/ops/attr_check.h"
 #include "grapnel/ops/define.h"
 
 namespace grapnel {

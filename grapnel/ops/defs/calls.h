@@ -1,7 +1,7 @@
 /// Calls of functions of the program, and checks of values: ops that a recording keeps in their place.
 #pragma once
 
-#include "grapnel/ops/argument_check.h"
+#include "grapnel/ops/attr_check.h"
 #include "grapnel/ops/define.h"
 
 namespace grapnel {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "grapnel/functions/functions.h"
-#include "grapnel/ops/argument_check.h"
+#include "grapnel/ops/attr_check.h"
 #include "grapnel/ops/define.h"
 
 namespace grapnel {

@@ -1,4 +1,4 @@
-#include "grapnel/base/log.h"
+#include "grapnel/base/warn.h"
 
 #include <cstdio>
 #include <mutex>

@@ -1,4 +1,4 @@
-#include "grapnel/ops/argument_check.h"
+#include "grapnel/ops/attr_check.h"
 
 #include "grapnel/base/error_kinds.h"
 #include "grapnel/ops/defs/calls.h"

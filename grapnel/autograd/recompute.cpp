@@ -1,4 +1,4 @@
-#include "grapnel/autograd/checkpoint.h"
+#include "grapnel/autograd/recompute.h"
 
 #include <mutex>
 #include <unordered_map>
