@@ -79,5 +79,5 @@ def test_the_runner_keeps_what_it_saw(tmp_path, capsys):
 
 def test_the_page_says_what_the_runs_say():
     page = (ROOT / "docs" / "porting-from-pytorch.md").read_text()
-    kept = json.loads((ROOT / "python" / "grapnel" / "compat" / "expect" / "runs.json").read_text())
+    kept = json.loads((ROOT / "python" / "tests" / "compat_runs.json").read_text())
     assert record.written(page, kept) == page

@@ -63,7 +63,7 @@ def _attribute(obj, name):
 # What the library has none of, by the first words of its message.
 _THINGS = [(r"device: there is no device '([\w:]+)' here", "torch.device('{}')")]
 _NO_SIGNATURE = re.compile(r"(\w+)\(\): incompatible function arguments\..*\nInvoked with types: (.*)", re.S)
-_NO_KEYWORD = re.compile(r"(\w+)(?:\(\)|: )(?: ?got an unexpected keyword argument) '(\w+)'")
+_NO_KEYWORD = re.compile(r"(\w+)(?:\.__init__)?(?:\(\)|:) got an unexpected keyword argument '(\w+)'")
 
 
 def _arguments(error):
@@ -75,9 +75,10 @@ def _arguments(error):
     if match := _NO_SIGNATURE.match(str(error)):
         return None if inner.startswith("grapnel") else f"torch.{match[1]}({_short(match[2])})"
     if match := _NO_KEYWORD.match(str(error)):
-        owner = next((o for o in (grapnel.nn.functional, grapnel.nn, grapnel, grapnel.optim) if hasattr(o, match[1])), None)
+        owner = next((o for o in (grapnel.nn.functional, grapnel.nn, grapnel, grapnel.autograd, grapnel.optim, grapnel.optim.lr_scheduler,
+                                  grapnel.data) if hasattr(o, match[1])), None)
         if owner is not None:
-            return f"{owner.__name__.replace('grapnel', 'torch')}.{match[1]}({match[2]}=)"
+            return f"{owner.__name__.replace('grapnel.data', 'torch.utils.data').replace('grapnel', 'torch')}.{match[1]}({match[2]}=)"
     return None
 
 

@@ -1,6 +1,7 @@
 """`torch.testing`: comparing, parametrised tests, and the test cases that upstream's files derive from."""
 import contextlib
 import functools
+import importlib.util
 import inspect
 import itertools
 import math
@@ -58,6 +59,11 @@ def _is_number(x):
     return isinstance(x, numbers.Number) and not isinstance(x, bool)
 
 
+def _is_array(x):
+    """Of NumPy, which need not be here."""
+    return type(x).__module__ == "numpy" and hasattr(type(x), "tolist") and not isinstance(x, type)
+
+
 def _compare(a, b, o):
     """Raises AssertionError where two nested values differ."""
     if isinstance(a, grapnel.Tensor) and isinstance(b, grapnel.Tensor):
@@ -87,8 +93,8 @@ def _compare(a, b, o):
         for i, (x, y) in enumerate(zip(a, b)):
             _compare(x, y, o | {"at": f"{o['at']}[{i}] "})
         return None
-    if hasattr(a, "__array_interface__") or hasattr(b, "__array_interface__"):  # of NumPy; ours are done with
-        return _compare(*(x.tolist() if hasattr(x, "tolist") else x for x in (a, b)), o | {"equal_nan": True})
+    if _is_array(a) or _is_array(b):
+        return _compare(*(x.tolist() if _is_array(x) else x for x in (a, b)), o | {"equal_nan": True})
     if not a == b:
         raise AssertionError(f"{o['at']}{a!r} is not {b!r}.")
 
@@ -314,6 +320,10 @@ class TestCase(unittest.TestCase):
             yield
         self.assertEqual(len(seen), 0, f"warned: {[str(w.message) for w in seen]}")
 
+    def assertNotWarn(self, function, msg=""):
+        with self.assertNoWarnings():
+            function()
+
     def assertRaisesRegexIfNoDynamo(self, *args, **kwargs):
         return self.assertRaisesRegex(*args, **kwargs)
 
@@ -388,7 +398,7 @@ module(
     skipIfHpu=_always, skipIfXPU=_always, skipIfTorchVersionLessThan=_always,
     IS_WINDOWS=False, IS_MACOS=False, IS_LINUX=True, IS_ARM64=False, IS_FBCODE=False, IS_JETSON=False, IS_SANDCASTLE=False, IS_CI=False,
     TEST_WITH_ASAN=False, TEST_WITH_DEV_DBG_ASAN=False, TEST_WITH_ROCM=False, TEST_WITH_TSAN=False, TEST_WITH_TORCHDYNAMO=False,
-    TEST_WITH_CROSSREF=False, TEST_WITH_SLOW=False, TEST_CUDA=False, TEST_MKL=False, TEST_NUMPY=False, TEST_MULTIGPU=False, TEST_XPU=False,
+    TEST_WITH_CROSSREF=False, TEST_WITH_SLOW=False, TEST_CUDA=False, TEST_MKL=False, TEST_NUMPY=importlib.util.find_spec("numpy") is not None, TEST_MULTIGPU=False, TEST_XPU=False,
     TEST_HPU=False, TEST_WITH_UBSAN=False, TEST_WITH_TORCHINDUCTOR=False, TEST_SCIPY=False, TEST_ACCELERATOR=False,
 )
 module("torch.testing._internal.common_nn", NNTestCase=type("NNTestCase", (TestCase,), {}), _create_basic_net=_create_basic_net)
