@@ -284,7 +284,8 @@ def test_processes_that_tests_leave_behind_disturb_nothing(tmp_path):
 
 @pytest.mark.parametrize("body, outcome", [
     ("raise unittest.SkipTest('no such machine')", "skipped (no such machine)"), ("import sys; sys.exit(0)", "skipped (0)"),
-    ("import sys; sys.exit(3)", "FAIL (cannot be imported: SystemExit: 3)"), ("torch.ones(2, dtype=torch.complex64)", "not offered (torch.complex64)"),
+    ("import sys; sys.exit(3)", "FAIL (cannot be imported: SystemExit: 3)"),
+    ("torch.ones(2, dtype=torch.complex64)", "not offered (torch.complex64)"),
     ("import os; os.abort()", "FAIL (its process ended with -6)"), ("import time; time.sleep(30)", "TIMEOUT (2 s)")])
 def test_a_file_that_ends_while_it_is_imported_is_one_outcome(tmp_path, body, outcome):
     found, _ = run.run_file(file_of(tmp_path, HEAD + body), run.Expectation(), seconds=2)

@@ -9,6 +9,7 @@ import warnings
 import grapnel
 from grapnel.compat._missing import NotOffered, Shim, ignore, module, modules
 from grapnel.compat.torch import _dynamo, _testing
+from grapnel.compat.torch._parametrize import always, dtypes, skip
 
 
 def _names(name, **names):
@@ -175,13 +176,13 @@ def TemporaryFileName(*args, **kwargs):  # noqa: N802
 
 def only_on(devices):
     """A test for some kinds of devices."""
-    return _testing._always if "cpu" in ([devices] if isinstance(devices, str) else devices) else _testing._skip(f"needs one of {devices}")
+    return always if "cpu" in ([devices] if isinstance(devices, str) else devices) else skip(f"needs one of {devices}")
 
 
 _names("torch.testing._internal.common_utils", gradcheck=gradcheck, gradgradcheck=gradgradcheck, disable_gc=disable_gc,
        suppress_warnings=suppress_warnings, make_dynamo_test=make_dynamo_test, TemporaryFileName=TemporaryFileName, BytesIOContext=io.BytesIO,
-       NestedTensorTestCase=_testing.TestCase, skipIfNoSciPy=_testing._skip("needs SciPy"), serialTest=lambda *args: _testing._always,
+       NestedTensorTestCase=_testing.TestCase, skipIfNoSciPy=skip("needs SciPy"), serialTest=lambda *args: always,
        set_warn_always_context=_setting("torch.testing._internal.common_utils.set_warn_always_context"))
-_names("torch.testing._internal.common_device_type", onlyOn=only_on, dtypesIfCPU=_testing.dtypes, onlyAccelerator=_testing._skip("needs a GPU"),
-       **{name: _testing._always for name in ("expectedFailureMPS", "expectedFailureXLA", "expectedFailureMeta", "skipXPUIf", "skipMPSIf", "skipXLA",
+_names("torch.testing._internal.common_device_type", onlyOn=only_on, dtypesIfCPU=dtypes, onlyAccelerator=skip("needs a GPU"),
+       **{name: always for name in ("expectedFailureMPS", "expectedFailureXLA", "expectedFailureMeta", "skipXPUIf", "skipMPSIf", "skipXLA",
                                               "skipCUDAIfNoMagma", "skipCPUIfNoLapack", "skipMPS", "expectedFailureMPSComplex")})
