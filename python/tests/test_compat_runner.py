@@ -282,6 +282,18 @@ def test_processes_that_tests_leave_behind_disturb_nothing(tmp_path):
     assert set(got.values()) == {"pass"} and len(got) == 3
 
 
+def test_a_test_cannot_take_all_memory(tmp_path):
+    got = outcomes(tmp_path, """
+        import os
+        class T(TestCase):
+            def test_a(self):
+                bytearray(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 3 // 4)
+            def test_b(self):
+                pass
+    """)
+    assert got["test_a"].startswith("FAIL (MemoryError") and got["test_b"] == "pass"
+
+
 @pytest.mark.parametrize("body, outcome", [
     ("raise unittest.SkipTest('no such machine')", "skipped (no such machine)"), ("import sys; sys.exit(0)", "skipped (0)"),
     ("import sys; sys.exit(3)", "FAIL (cannot be imported: SystemExit: 3)"),
@@ -322,3 +334,18 @@ def test_pairs_of_types_are_an_argument(tmp_path):
     """)
     assert got == {"test_a_cpu_float32_int64": "pass", "test_a_cpu_float32_complex64": "not offered (torch.complex64)",
                    "test_b_cpu": "skipped (needs one of ['cuda', 'mps'])", "test_c_cpu_three": "pass"}
+
+
+def test_what_stands_before_a_name_that_stops_the_import_is_run(tmp_path):
+    found, _ = run.run_file(file_of(tmp_path, HEAD + textwrap.dedent("""
+        class T(TestCase):
+            def test_a(self):
+                pass
+            def test_of_devices(self, device):
+                pass
+        setattr(T, torch.nowhere.name(), None)
+        class U(TestCase):
+            def test_b(self):
+                pass
+    """)), run.Expectation())
+    assert [(o.name, str(o)) for o in found] == [("T.test_a", "pass"), ("test_some.py", "not offered (torch.nowhere.name)")]
