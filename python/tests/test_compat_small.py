@@ -154,3 +154,38 @@ def test_conversions_by_swapping_have_no_meaning(torch):
 
     future.set_swap_module_params_on_conversion(True)
     assert not future.get_swap_module_params_on_conversion()
+
+
+def test_a_function_is_compared_with_itself_compiled(torch):
+    from torch._dynamo.testing import standard_test
+
+    case = torch.testing._internal.common_utils.TestCase()
+    standard_test(case, lambda a, b: a * b + 1, 2, expected_ops=2)
+    standard_test(case, fn=lambda a: a.add_(1), nargs=1)
+    for wrong in ({"expected_ops": 3}, {"expected_frame_count": 2}):
+        with pytest.raises(AssertionError):
+            standard_test(case, lambda a, b: a * b + 1, 2, **wrong)
+    results = iter([1, 2])
+    with pytest.raises(AssertionError):
+        standard_test(case, lambda a: a * 0 + next(results), 1)
+    assert torch._dynamo.config.assume_static_by_default and torch._dynamo.guards.guard_manager_testing_hook_fn is None
+
+
+def test_nested_values_are_leaves_and_a_form(torch):
+    import collections
+
+    import torch.utils._pytree as pytree
+
+    Pair = collections.namedtuple("Pair", ["a", "b"])
+    tree = {"x": [1, (2, 3)], "y": Pair(4, collections.OrderedDict(z=5)), "n": None}
+    leaves, spec = pytree.tree_flatten(tree)
+    assert leaves == pytree.tree_leaves(tree) == [1, 2, 3, 4, 5, None] and spec.num_leaves == 6 and isinstance(spec, pytree.TreeSpec)
+    again = pytree.tree_unflatten(leaves, spec)
+    assert again == tree and type(again["y"]) is Pair and type(again["y"].b) is collections.OrderedDict
+    assert spec == pytree.tree_flatten(again)[1] and spec != pytree.tree_flatten([1])[1] and "Pair" in repr(spec)
+    assert pytree.tree_map(lambda a, b: a + b, [1, (2,)], [10, (20,)]) == [11, (22,)]
+    assert pytree.tree_map_only(int, lambda a: a + 1, [1, "a"]) == [2, "a"] == pytree.tree_map_only(lambda a: a == 1, lambda a: 2, [1, "a"])
+    assert pytree.tree_leaves([(1, 2)], is_leaf=lambda t: isinstance(t, tuple)) == [(1, 2)]
+    assert pytree.tree_is_leaf(1) and not pytree.tree_is_leaf([])
+    with pytest.raises(ValueError, match="6 leaves, got 1"):
+        pytree.tree_unflatten([1], spec)

@@ -108,6 +108,18 @@ def same(ref, res, fp64_ref=None, cos_similarity=False, tol=1e-4, equal_nan=Fals
     return True
 
 
+def standard_test(self, fn, nargs, expected_ops=None, expected_ops_dynamic=None, expected_frame_count=1):
+    """A function gives the same compiled, without a break; its graphs, and the steps in them, are as many as the test says."""
+    _dynamo.reset()
+    count, given = _dynamo.CompileCounter(), [grapnel.randn(10, 10) for _ in range(nargs)]
+    expected = fn(*(t.clone() for t in given))
+    got = _dynamo.compile(fn, backend=count, fullgraph=True)(*(t.clone() for t in given))
+    self.assertTrue(same(expected, got), f"{got} is not {expected}")
+    self.assertEqual(count.frame_count, expected_frame_count)
+    if expected_ops is not None:
+        self.assertEqual(count.op_count, expected_ops)
+
+
 def _has_no_sizes(name):
     """Of dynamic sizes: every size has its graph here."""
 
@@ -120,9 +132,11 @@ def _has_no_sizes(name):
 _names("torch._dynamo", optimize_assert=lambda backend, **options: _dynamo.optimize(backend, nopython=True),
        **{name: _has_no_sizes(f"torch._dynamo.{name}") for name in ("mark_dynamic", "maybe_mark_dynamic", "mark_static", "mark_unbacked")})
 module("torch._dynamo.decorators", **{name: getattr(modules["torch._dynamo"], name) for name in ("mark_unbacked", "mark_dynamic")})
-_names("torch._dynamo.testing", same=same, reset=_dynamo.reset, optimize_assert=modules["torch._dynamo"].optimize_assert)
-_names("torch._dynamo.utils", ifdynstaticdefault=lambda static, dynamic: static)
+_names("torch._dynamo.testing", same=same, standard_test=standard_test, reset=_dynamo.reset, optimize_assert=modules["torch._dynamo"].optimize_assert)
+_names("torch._dynamo.utils", same=same, ifdynstaticdefault=lambda static, dynamic: static)
 _dynamo.make_config("torch.compiler.config")
+_dynamo.make_config("torch._dynamo.guards", guard_manager_testing_hook_fn=None)  # there are no guards
+_dynamo.config.__dict__["assume_static_by_default"] = True
 
 
 # --- tests ---
