@@ -14,14 +14,22 @@ class _Mode:
             @functools.wraps(function)
             def generator(*args, **kwargs):
                 running = function(*args, **kwargs)
-                sent = None
+                resume = functools.partial(next, running)
                 while True:
                     with self._again():
                         try:
-                            value = running.send(sent)
+                            value = resume()
                         except StopIteration as end:
                             return end.value
-                    sent = yield value
+                    # What its user does to this generator happens to the one inside.
+                    try:
+                        resume = functools.partial(running.send, (yield value))
+                    except GeneratorExit:
+                        with self._again():
+                            running.close()
+                        raise
+                    except BaseException as error:  # noqa: BLE001
+                        resume = functools.partial(running.throw, error)
 
             return generator
 

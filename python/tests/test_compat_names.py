@@ -68,6 +68,7 @@ def test_any_name_can_be_imported():
 
         assert not Thing and not deep.f(1) and list(deep.names) == [] and not isinstance(1, Thing)
         assert (Thing | None) is Thing and len(deep.names) == 0 and not deep.version > (1, 2)
+        assert [1] + deep.names == deep.names + [1] == [1] and list(deep.names + deep.more()) == []
 
         class Child(Thing):
             pass

@@ -230,3 +230,122 @@ def test_parametrised_tests_become_one_each(tmp_path):
     """)
     assert got["test_a_flag_True"] == "pass" and got["test_a_flag_False"].startswith("FAIL")
     assert [got["test_b_x_1_y_1"], got["test_b_x_2_y_2"]] == ["pass", "pass"] and len(got) == 4
+
+
+def test_arguments_that_are_not_taken_are_not_offered(tmp_path):
+    got = outcomes(tmp_path, """
+        class T(TestCase):
+            def test_types(self):
+                torch.ones(2).clone(memory_format=3)
+            def test_stand_in(self):
+                torch.ones(2, dtype=torch.complex64)
+            def test_stand_in_for_others(self):
+                "a" + torch.nowhere.text
+            def test_keyword(self):
+                torch.nn.Linear(1, 2, sparse=True)
+            def test_keyword_of_a_class(self):
+                torch.optim.SGD([torch.ones(1)], capturable=True)
+            def test_device(self):
+                torch.device("meta")
+            def test_attribute_of_a_class(self):
+                torch.Tensor._tomorrow()
+            def test_error_type(self):
+                with self.assertRaises(torch.nowhere.Error):
+                    pass
+            def test_own(self):
+                def f():
+                    pass
+                f(1)
+    """)
+    assert got == {
+        "test_types": "not offered (torch.clone(Tensor, memory_format=))", "test_stand_in": "not offered (torch.complex64)",
+        "test_stand_in_for_others": "not offered (torch.nowhere.text)", "test_keyword": "not offered (torch.nn.Linear(sparse=))",
+        "test_keyword_of_a_class": "not offered (torch.optim.SGD(capturable=))", "test_device": "not offered (torch.device('meta'))",
+        "test_attribute_of_a_class": "not offered (torch.Tensor._tomorrow)", "test_error_type": "not offered (torch.nowhere.Error)",
+        "test_own": "FAIL (TypeError: T.test_own.<locals>.f() takes 0 positional arguments but 1 was given)"}
+
+
+def test_processes_that_tests_leave_behind_disturb_nothing(tmp_path):
+    got = outcomes(tmp_path, """
+        import os, sys
+        class T(TestCase):
+            def test_a(self):
+                if os.fork() == 0:
+                    raise RuntimeError("the child comes back from the test")
+            def test_b(self):
+                if os.fork() == 0:
+                    import time
+                    time.sleep(100)
+            def test_c(self):
+                pass
+    """, seconds=5)
+    assert set(got.values()) == {"pass"} and len(got) == 3
+
+
+def test_a_test_cannot_take_all_memory(tmp_path):
+    got = outcomes(tmp_path, """
+        import os
+        class T(TestCase):
+            def test_a(self):
+                bytearray(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 3 // 4)
+            def test_b(self):
+                pass
+    """)
+    assert got["test_a"].startswith("FAIL (MemoryError") and got["test_b"] == "pass"
+
+
+@pytest.mark.parametrize("body, outcome", [
+    ("raise unittest.SkipTest('no such machine')", "skipped (no such machine)"), ("import sys; sys.exit(0)", "skipped (0)"),
+    ("import sys; sys.exit(3)", "FAIL (cannot be imported: SystemExit: 3)"),
+    ("torch.ones(2, dtype=torch.complex64)", "not offered (torch.complex64)"),
+    ("import os; os.abort()", "FAIL (its process ended with -6)"), ("import time; time.sleep(30)", "TIMEOUT (2 s)")])
+def test_a_file_that_ends_while_it_is_imported_is_one_outcome(tmp_path, body, outcome):
+    found, _ = run.run_file(file_of(tmp_path, HEAD + body), run.Expectation(), seconds=2)
+    assert [(o.name, str(o)) for o in found] == [("test_some.py", outcome)]
+
+
+def test_a_class_with_two_names_and_a_way_of_loading(tmp_path):
+    got = outcomes(tmp_path, """
+        from torch.testing._internal.common_utils import load_tests
+        load_tests = load_tests
+        class T(TestCase):
+            def test_a(self):
+                pass
+        U = T
+    """)
+    assert got == {"test_a": "pass"}
+
+
+def test_pairs_of_types_are_an_argument(tmp_path):
+    got = outcomes(tmp_path, """
+        from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests, onlyOn
+        from torch.testing._internal.common_utils import subtest
+        class T(TestCase):
+            @dtypes((torch.float32, torch.int64), (torch.float32, torch.complex64))
+            def test_a(self, device, dtypes):
+                torch.ones(1, dtype=dtypes[1])
+            @onlyOn(["cuda", "mps"])
+            def test_b(self, device):
+                pass
+            @parametrize(arg_str="x", arg_values=[subtest(arg_values=(3,), name="three")])
+            def test_c(self, device, x):
+                self.assertEqual(x, 3)
+        instantiate_device_type_tests(T, globals())
+    """)
+    assert got == {"test_a_cpu_float32_int64": "pass", "test_a_cpu_float32_complex64": "not offered (torch.complex64)",
+                   "test_b_cpu": "skipped (needs one of ['cuda', 'mps'])", "test_c_cpu_three": "pass"}
+
+
+def test_what_stands_before_a_name_that_stops_the_import_is_run(tmp_path):
+    found, _ = run.run_file(file_of(tmp_path, HEAD + textwrap.dedent("""
+        class T(TestCase):
+            def test_a(self):
+                pass
+            def test_of_devices(self, device):
+                pass
+        setattr(T, torch.nowhere.name(), None)
+        class U(TestCase):
+            def test_b(self):
+                pass
+    """)), run.Expectation())
+    assert [(o.name, str(o)) for o in found] == [("T.test_a", "pass"), ("test_some.py", "not offered (torch.nowhere.name)")]

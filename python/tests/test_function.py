@@ -432,3 +432,27 @@ def test_a_hook_may_ask_for_its_context():
     assert seen == [("accumulate_grad", 0, 0, True, False, "watch", "weight")]
     with pytest.raises(ValueError, match="context=True"):
         x.register_hook(g.opaque(hook), context=True)
+
+
+def test_arguments_that_a_call_leaves_out_are_those_of_forward():
+    class Power(g.autograd.Function):
+        @staticmethod
+        def forward(x, y=3):
+            return x**y
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            x, ctx.y = inputs
+            ctx.save_for_backward(x)
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return grad * ctx.y * x ** (ctx.y - 1), None
+
+    for arguments, expected in (((), 12), ((2,), 4)):
+        x = g.tensor(2.0, requires_grad=True)
+        Power.apply(x, *arguments).backward()
+        assert x.grad.item() == expected
+    with pytest.raises(TypeError):
+        Power.apply(x, 1, 2)

@@ -32,9 +32,12 @@ class _Engine:
 
 
 class Variable:
-    """Where PyTorch keeps its engine."""
+    """The older name of a tensor, and where PyTorch keeps its engine."""
 
     _execution_engine = _Engine
+
+    def __new__(cls, data, requires_grad=False):
+        return data.detach().requires_grad_(requires_grad)
 
 
 queue_callback = _Engine.queue_callback

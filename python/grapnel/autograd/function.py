@@ -1,9 +1,17 @@
 """Operations with a forward and a backward of their own."""
 import functools
+import inspect
 
 from grapnel import _core
 from grapnel._core import FunctionCtx, Tensor  # noqa: F401
 from grapnel._modes import no_grad
+
+
+def _apply_with_defaults(cls, *args):
+    """setup_context and backward know of all arguments of forward, also of those that a call leaves out."""
+    bound = inspect.signature(cls.forward).bind(*args)
+    bound.apply_defaults()
+    return _core._apply(cls, *bound.args)
 
 
 class Function:
@@ -20,6 +28,8 @@ class Function:
         super().__init_subclass__(**kwargs)
         cls._ctx_type = type(FunctionCtx)(f"{cls.__name__}Backward", (FunctionCtx,), {"__module__": cls.__module__, "__slots__": ()})
         cls._separate = cls.setup_context is not Function.setup_context
+        if cls._separate and "apply" not in cls.__dict__ and any(p.default is not p.empty for p in inspect.signature(cls.forward).parameters.values()):
+            cls.apply = classmethod(_apply_with_defaults)
 
     @staticmethod
     def forward(*args):

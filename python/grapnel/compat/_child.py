@@ -1,9 +1,11 @@
 """One test file in a process of its own: says on a pipe which test begins, and how each one ended."""
 import functools
 import importlib.util
+import inspect
 import json
 import os
 import re
+import resource
 import sys
 import time
 import traceback
@@ -63,7 +65,7 @@ def _attribute(obj, name):
 # What the library has none of, by the first words of its message.
 _THINGS = [(r"device: there is no device '([\w:]+)' here", "torch.device('{}')")]
 _NO_SIGNATURE = re.compile(r"(\w+)\(\): incompatible function arguments\..*\nInvoked with types: (.*)", re.S)
-_NO_KEYWORD = re.compile(r"(\w+)(?:\(\)|: )(?: ?got an unexpected keyword argument) '(\w+)'")
+_NO_KEYWORD = re.compile(r"(\w+)(?:\.__init__)?(?:\(\)|:) got an unexpected keyword argument '(\w+)'")
 
 
 def _arguments(error):
@@ -75,9 +77,10 @@ def _arguments(error):
     if match := _NO_SIGNATURE.match(str(error)):
         return None if inner.startswith("grapnel") else f"torch.{match[1]}({_short(match[2])})"
     if match := _NO_KEYWORD.match(str(error)):
-        owner = next((o for o in (grapnel.nn.functional, grapnel.nn, grapnel, grapnel.optim) if hasattr(o, match[1])), None)
+        owner = next((o for o in (grapnel.nn.functional, grapnel.nn, grapnel, grapnel.autograd, grapnel.optim, grapnel.optim.lr_scheduler,
+                                  grapnel.data) if hasattr(o, match[1])), None)
         if owner is not None:
-            return f"{owner.__name__.replace('grapnel', 'torch')}.{match[1]}({match[2]}=)"
+            return f"{owner.__name__.replace('grapnel.data', 'torch.utils.data').replace('grapnel', 'torch')}.{match[1]}({match[2]}=)"
     return None
 
 
@@ -171,14 +174,27 @@ def tests_in(suite):
 
 
 def load(path):
-    """The file as a module; what it does while it is imported may use names that are not there."""
+    """(tests of a file, what stopped it). While it is imported it may use names that are not there; the tests before such a name can be run."""
     sys.path.insert(0, str(Path(path).parent))
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     file = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = file
+    tests, stopped = [], None
     with _missing.lenient():
-        spec.loader.exec_module(file)
-        return list(tests_in(unittest.TestLoader().loadTestsFromModule(file)))  # with its load_tests, if it has one
+        try:
+            spec.loader.exec_module(file)
+        except BaseException as error:  # noqa: BLE001  (whatever a file does, the runner goes on)
+            stopped = error
+        try:
+            tests = list(tests_in(unittest.TestLoader().loadTestsFromModule(file)))  # with its load_tests, if it has one
+        except BaseException as error:  # noqa: BLE001
+            stopped = stopped or error
+    return [t for t in tests if stopped is None or not wants_arguments(t)], stopped
+
+
+def wants_arguments(test):
+    """Whether a test is still to be made one for each device or parameter, which happens at the end of a file."""
+    return bool(inspect.signature(getattr(test, test._testMethodName)).parameters)
 
 
 def with_compiled_backward(test):
@@ -197,15 +213,19 @@ def main(task, send):
     from grapnel.compat.torch._testing import Texts
 
     Texts.allowed = frozenset(task["texts"])
-    try:
-        tests = load(task["file"])
-    except BaseException as error:  # noqa: BLE001  (whatever a file does, the runner goes on)
-        send(broken=kind_of_import(error), trace="".join(traceback.format_exception(error)))
+    tests, stopped = load(task["file"])
+    trace = "".join(traceback.format_exception(stopped)) if stopped else ""
+    if stopped and not tests:
+        send(broken=kind_of_import(stopped), trace=trace)
         return
     if task["only"]:
         tests = [t for t in tests if task["only"] in name_of(t)]
     named = {name_of(t): t for t in tests}  # a class that has two names in the file is one
-    send(tests=list(named))
+    rest = [Path(task["file"]).name] if stopped else []  # stands for what of the file is not known
+    send(tests=list(named) + rest)
+    for name in rest:
+        kind, detail = kind_of_import(stopped)
+        send(end=name, kind=kind, detail=detail, trace=trace, seconds=0.0, text=[])
     classes = {}
     for test in named.values():
         if name_of(test) not in task["done"]:
@@ -228,5 +248,12 @@ def main(task, send):
     send(ignored=_missing.ignored())
 
 
+def limit_memory():
+    """A test that takes memory without end gets a MemoryError, instead of taking that of all others on the machine."""
+    half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    resource.setrlimit(resource.RLIMIT_AS, (half, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
 if __name__ == "__main__":
+    limit_memory()
     main(json.loads(sys.stdin.read()), Pipe(int(sys.argv[1])))

@@ -158,6 +158,12 @@ class Placeholder:
 
     __ror__ = __or__
 
+    def __add__(self, other):  # of lists of samples: nothing is added
+        self._used()
+        return other if isinstance(other, (list, tuple)) else self
+
+    __radd__ = __add__
+
     def __enter__(self):
         self._used()
         return self

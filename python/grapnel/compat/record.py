@@ -83,12 +83,13 @@ def _what_is_not_offered(runs):
                 owner, last = re.fullmatch(r"((?:\w+\.)*)(.*)", name, re.S).groups()
                 groups[owner.rstrip(".")][last] += count
     ranked = sorted(groups.items(), key=lambda item: (-item[1].total(), item[0]))
-    text = ["Names that ended tests of the files above, with how many tests each one ended. With types in brackets: the name is there, and not for such",
-            "arguments.", "", "| tests | in | names |", "| --: | --- | --- |"]
+    text = ["Names that ended tests of the files above, with how many tests each one ended. With arguments in brackets: the name is there, but",
+            "does not take them.", "", "| tests | in | names |", "| --: | --- | --- |"]
     for owner, names in ranked[:_GROUPS]:
         shown = sorted(names.items(), key=lambda item: (-item[1], item[0]))
         more = f", and {len(shown) - _NAMES} more" if len(shown) > _NAMES else ""
-        text.append(f"| {names.total()} | `{owner}` | " + ", ".join(f"`{name.replace('|', '/')}` {count}" for name, count in shown[:_NAMES]) + f"{more} |")
+        listed = ", ".join(f"`{name.replace('|', '/')}` {count}" for name, count in shown[:_NAMES])
+        text.append(f"| {names.total()} | `{owner}` | {listed}{more} |")
     rest = ranked[_GROUPS:]
     if rest:
         text += ["", f"{len(rest)} more modules ended {sum(names.total() for _, names in rest)} tests."]

@@ -85,7 +85,7 @@ module("torch.autograd.variable", [grapnel.autograd])
 
 
 from grapnel.compat.torch import _dynamo, _nn, _testing  # noqa: E402, F401
-from grapnel.compat.torch import _distributed, _graph  # noqa: E402, F401
+from grapnel.compat.torch import _distributed, _graph, _small, _trees  # noqa: E402, F401
 
 # What Grapnel's types do otherwise while the names are installed.
 CHANGES = [

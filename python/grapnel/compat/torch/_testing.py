@@ -1,8 +1,6 @@
 """`torch.testing`: comparing, parametrised tests, and the test cases that upstream's files derive from."""
 import contextlib
-import functools
-import inspect
-import itertools
+import importlib.util
 import math
 import numbers
 import unittest
@@ -10,6 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import grapnel
 from grapnel.compat._missing import NotOffered, Placeholder, ignore, module
+from grapnel.compat.torch._parametrize import (Subtest, always, dtypes, instantiate_device_type_tests, instantiate_parametrized_tests, parametrize,
+                                               skip, swap)
 
 _TOLERANCES = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7)}
 
@@ -58,6 +58,11 @@ def _is_number(x):
     return isinstance(x, numbers.Number) and not isinstance(x, bool)
 
 
+def _is_array(x):
+    """Of NumPy, which need not be here."""
+    return type(x).__module__ == "numpy" and hasattr(type(x), "tolist") and not isinstance(x, type)
+
+
 def _compare(a, b, o):
     """Raises AssertionError where two nested values differ."""
     if isinstance(a, grapnel.Tensor) and isinstance(b, grapnel.Tensor):
@@ -87,8 +92,8 @@ def _compare(a, b, o):
         for i, (x, y) in enumerate(zip(a, b)):
             _compare(x, y, o | {"at": f"{o['at']}[{i}] "})
         return None
-    if hasattr(a, "__array_interface__") or hasattr(b, "__array_interface__"):  # of NumPy; ours are done with
-        return _compare(*(x.tolist() if hasattr(x, "tolist") else x for x in (a, b)), o | {"equal_nan": True})
+    if _is_array(a) or _is_array(b):
+        return _compare(*(x.tolist() if _is_array(x) else x for x in (a, b)), o | {"equal_nan": True})
     if not a == b:
         raise AssertionError(f"{o['at']}{a!r} is not {b!r}.")
 
@@ -125,114 +130,6 @@ def make_tensor(*shape, dtype, device=None, low=None, high=None, requires_grad=F
     if exclude_zero:
         t = grapnel.where(t == 0, grapnel.ones_like(t), t)
     return t.requires_grad_() if requires_grad else t
-
-
-# --- parametrised tests ---
-
-
-def parametrize(arg_str, arg_values, name_fn=None):
-    """A test with arguments: one test per value, once `instantiate_parametrized_tests` has seen its class."""
-    names = [n.strip() for n in arg_str.split(",")] if isinstance(arg_str, str) else list(arg_str)
-
-    def mark(function):
-        cases = []
-        for value in arg_values:
-            given = value if len(names) > 1 or isinstance(value, _Subtest) else (value,)
-            if isinstance(value, _Subtest):
-                given, label = value.values, value.name
-            elif name_fn is not None:
-                label = name_fn(*given)
-            else:
-                label = "_".join(f"{n}_{_label(v)}" for n, v in zip(names, given))
-            cases.append((label, dict(zip(names, given))))
-        function.__dict__.setdefault("_cases", []).append(cases)
-        return function
-
-    return mark
-
-
-class _Subtest:
-    def __init__(self, arg_values, name=None, decorators=()):
-        self.values = tuple(arg_values) if isinstance(arg_values, (tuple, list)) else (arg_values,)
-        self.name = name or "_".join(map(_label, self.values))
-
-
-def _label(value):
-    text = getattr(value, "__name__", None) or str(value)
-    return "".join(c if c.isalnum() else "_" for c in text)
-
-
-def instantiate_parametrized_tests(cls):
-    for name, function in list(cls.__dict__.items()):
-        cases = getattr(function, "_cases", None)
-        if not cases:
-            continue
-        delattr(cls, name)
-        for chosen in itertools.product(*reversed(cases)):
-            setattr(cls, "_".join([name, *(label for label, _ in chosen)]), _with(function, {k: v for _, values in chosen for k, v in values.items()}))
-    return cls
-
-
-def _with(function, values):
-    @functools.wraps(function)
-    def run(self, *args, **kwargs):
-        return function(self, *args, **values, **kwargs)
-
-    run.__dict__.pop("_cases", None)
-    return run
-
-
-def _swap(values):
-    """A test once per value of a setting that has no meaning here."""
-
-    def mark(function):
-        @functools.wraps(function)
-        def run(self, *args, swap, **kwargs):
-            ignore("torch.__future__.set_swap_module_params_on_conversion")
-            return function(self, *args, **kwargs)
-
-        return parametrize("swap", values)(run)
-
-    return mark
-
-
-# --- tests for every device, of which there is one ---
-
-
-def dtypes(*types):
-    """A test with an argument `dtype`, or `dtypes` where tuples of them are given: one test per type or tuple."""
-
-    def mark(function):
-        function._dtypes = types[0] if len(types) == 1 and isinstance(types[0], list) else types
-        return function
-
-    return mark
-
-
-def _type_label(dtype):
-    return dtype._name.rpartition(".")[2] if isinstance(dtype, Placeholder) else dtype.name
-
-
-def instantiate_device_type_tests(generic, scope, *args, **kwargs):
-    """Puts the tests of a class with an argument `device` into a class for the CPU."""
-    name = f"{generic.__name__}CPU"
-    made = type(name, (generic,), {"__module__": generic.__module__, "__qualname__": name, "device_type": "cpu"})
-    for test in [n for n in dir(generic) if n.startswith("test") and callable(getattr(generic, n))]:
-        function = getattr(generic, test)
-        setattr(made, test, None)  # hides that of the generic class
-        wanted = inspect.signature(function).parameters
-        given = {"device": "cpu"} if "device" in wanted else {}
-        for dtype in getattr(function, "_dtypes", (None,)):
-            chosen, label = dict(given), "_cpu"
-            if dtype is not None and (name := "dtypes" if "dtypes" in wanted else "dtype") in wanted:
-                chosen[name] = dtype
-                label += "".join(f"_{_type_label(t)}" for t in (dtype if isinstance(dtype, (tuple, list)) else (dtype,)))
-            one = _with(function, chosen)
-            one._cases = getattr(function, "_cases", [])
-            setattr(made, test + (label if given else ""), one)
-    instantiate_parametrized_tests(made)
-    scope.pop(generic.__name__, None)
-    scope[name] = made
 
 
 # --- test cases ---
@@ -314,6 +211,10 @@ class TestCase(unittest.TestCase):
             yield
         self.assertEqual(len(seen), 0, f"warned: {[str(w.message) for w in seen]}")
 
+    def assertNotWarn(self, function, msg=""):
+        with self.assertNoWarnings():
+            function()
+
     def assertRaisesRegexIfNoDynamo(self, *args, **kwargs):
         return self.assertRaisesRegex(*args, **kwargs)
 
@@ -321,22 +222,6 @@ class TestCase(unittest.TestCase):
 def run_tests(argv=None, **options):
     """The end of a test file that is run as a program: the runner has its own way in."""
     unittest.main(module="__main__", argv=argv)
-
-
-def _always(*args, **kwargs):
-    """A decorator, with or without arguments, for what is no question here: the test runs."""
-    if len(args) == 1 and not kwargs and (inspect.isfunction(args[0]) or inspect.isclass(args[0])):
-        return args[0]
-    return lambda target: target
-
-
-def _skip(reason):
-    def decorate(*args, **kwargs):
-        if len(args) == 1 and not kwargs and (inspect.isfunction(args[0]) or inspect.isclass(args[0])):
-            return unittest.skip(reason)(args[0])
-        return unittest.skip(reason)
-
-    return decorate
 
 
 class _Layer(grapnel.nn.Module):
@@ -380,19 +265,19 @@ module("torch.__future__", get_swap_module_params_on_conversion=lambda: False, g
        set_swap_module_params_on_conversion=lambda value: ignore("torch.__future__.set_swap_module_params_on_conversion"),
        set_overwrite_module_params_on_conversion=lambda value: ignore("torch.__future__.set_overwrite_module_params_on_conversion"))
 module(
-    "torch.testing._internal.common_utils", TestCase=TestCase, load_tests=lambda loader, tests, pattern: tests, run_tests=run_tests, parametrize=parametrize, subtest=_Subtest,
-    instantiate_parametrized_tests=instantiate_parametrized_tests, swap=_swap, make_tensor=make_tensor, freeze_rng_state=freeze_rng_state,
-    skipIfTorchDynamo=_always, xfailIfTorchDynamo=_always, skipIfNoLapack=_always, skipIfWindows=_always, skipIfMPS=_always, skipIfXpu=_always,
-    skipIfRocm=_always, skipIfTorchInductor=_always, slowTest=_always, markDynamoStrictTest=_always, skipIfNotMiopenSuggestNHWC=_always,
-    skipIfCrossRef=_always, unMarkDynamoStrictTest=_always, scoped_load_inline=_skip("compiles C++ at run time"), skipIfSlowGradcheckEnv=_always,
-    skipIfHpu=_always, skipIfXPU=_always, skipIfTorchVersionLessThan=_always,
-    IS_WINDOWS=False, IS_MACOS=False, IS_LINUX=True, IS_ARM64=False, IS_FBCODE=False, IS_JETSON=False, IS_SANDCASTLE=False, IS_CI=False,
-    TEST_WITH_ASAN=False, TEST_WITH_DEV_DBG_ASAN=False, TEST_WITH_ROCM=False, TEST_WITH_TSAN=False, TEST_WITH_TORCHDYNAMO=False,
-    TEST_WITH_CROSSREF=False, TEST_WITH_SLOW=False, TEST_CUDA=False, TEST_MKL=False, TEST_NUMPY=False, TEST_MULTIGPU=False, TEST_XPU=False,
-    TEST_HPU=False, TEST_WITH_UBSAN=False, TEST_WITH_TORCHINDUCTOR=False, TEST_SCIPY=False, TEST_ACCELERATOR=False,
-)
+    "torch.testing._internal.common_utils", TestCase=TestCase, load_tests=lambda loader, tests, pattern: tests, run_tests=run_tests,
+    parametrize=parametrize, subtest=Subtest, instantiate_parametrized_tests=instantiate_parametrized_tests, swap=swap, make_tensor=make_tensor,
+    freeze_rng_state=freeze_rng_state, scoped_load_inline=skip("compiles C++ at run time"),
+    TEST_NUMPY=importlib.util.find_spec("numpy") is not None, IS_LINUX=True,
+    **dict.fromkeys(("IS_WINDOWS", "IS_MACOS", "IS_ARM64", "IS_FBCODE", "IS_JETSON", "IS_SANDCASTLE", "IS_CI", "TEST_WITH_ASAN",
+                     "TEST_WITH_DEV_DBG_ASAN", "TEST_WITH_ROCM", "TEST_WITH_TSAN", "TEST_WITH_TORCHDYNAMO", "TEST_WITH_CROSSREF", "TEST_WITH_SLOW",
+                     "TEST_CUDA", "TEST_MKL", "TEST_MULTIGPU", "TEST_XPU", "TEST_HPU", "TEST_WITH_UBSAN", "TEST_WITH_TORCHINDUCTOR", "TEST_SCIPY",
+                     "TEST_ACCELERATOR"), False),
+    **dict.fromkeys(("skipIfTorchDynamo", "xfailIfTorchDynamo", "skipIfNoLapack", "skipIfWindows", "skipIfMPS", "skipIfXpu", "skipIfRocm",
+                     "skipIfTorchInductor", "slowTest", "markDynamoStrictTest", "skipIfNotMiopenSuggestNHWC", "skipIfCrossRef",
+                     "unMarkDynamoStrictTest", "skipIfSlowGradcheckEnv", "skipIfHpu", "skipIfXPU", "skipIfTorchVersionLessThan"), always))
 module("torch.testing._internal.common_nn", NNTestCase=type("NNTestCase", (TestCase,), {}), _create_basic_net=_create_basic_net)
-module("torch.testing._internal.common_device_type", instantiate_device_type_tests=instantiate_device_type_tests, dtypes=dtypes, onlyCPU=_always,
-       onlyNativeDeviceTypes=_always, dtypesIfCUDA=_always, dtypesIfMPS=_always, dtypesIfXPU=_always, onlyCUDA=_skip("needs a GPU"),
-       deviceCountAtLeast=_skip("needs several devices"), skipMeta=_always, skipCUDAIf=_always, largeTensorTest=_always)
+module("torch.testing._internal.common_device_type", instantiate_device_type_tests=instantiate_device_type_tests, dtypes=dtypes, onlyCPU=always,
+       onlyNativeDeviceTypes=always, dtypesIfCUDA=always, dtypesIfMPS=always, dtypesIfXPU=always, onlyCUDA=skip("needs a GPU"),
+       deviceCountAtLeast=skip("needs several devices"), skipMeta=always, skipCUDAIf=always, largeTensorTest=always)
 module("torch.testing._internal.common_cuda", TEST_CUDA=False, TEST_MULTIGPU=False, TEST_CUDNN=False)
