@@ -1,0 +1,669 @@
+#!/usr/bin/env python3
+"""Writes what type checkers read of the package: a stub for every module of it, with its documentation.
+
+    stubs.py PACKAGE_FOLDER OPS_PYI OUTPUT_FOLDER
+
+PACKAGE_FOLDER holds the built package. What a stub says comes from, in this order:
+- ops.pyi, which generate.py made of the headers, for the functions and methods that it bound;
+- types/, where types are written that cannot be found out; every entry of it must name something that is there;
+- what nanobind says of the signature of a function in C++;
+- a function's own annotations, its defaults, and the names of its arguments.
+What is still unknown is Any. Nothing public is left out, so a new function needs nothing here.
+"""
+import ast
+import contextlib
+import enum
+import importlib
+import inspect
+import pathlib
+import pkgutil
+import re
+import sys
+import textwrap
+
+TYPES = pathlib.Path(__file__).resolve().parent / "types"
+LEFT_OUT = {"grapnel.compat"}  # which runs other people's files
+# Where the names in annotations come from, besides the classes of the package.
+KNOWN = {
+    "typing": ["Any", "Generic", "Literal", "NamedTuple", "ParamSpec", "Protocol", "Self", "SupportsIndex", "TypeAlias", "TypeVar", "overload"],
+    "collections.abc": ["Callable", "Iterable", "Iterator", "Mapping", "MutableMapping", "Sequence"],
+    "contextlib": ["AbstractContextManager"],
+    "enum": ["Enum"],
+    "os": ["PathLike"],
+    "grapnel._core": ["DTypeLike"],
+}
+HOME_OF = {name: module for module, names in KNOWN.items() for name in names}
+# Types of arguments that functions in Python do not annotate, by name. One whose default is None may be None.
+ARGUMENTS = {
+    "Any": ["arg", "args", "state", "value"],
+    "Tensor": ["input", "tensor", "weight", "x1", "x2", "grad"],
+    "Sequence[Tensor]": ["tensors"],
+    "Module": ["module"],
+    "Optimizer": ["optimizer"],
+    "Callable[..., Any]": ["hook", "fn", "function", "func", "true_fn", "false_fn", "pack_hook", "unpack_hook", "collate_fn"],
+    "Callable[[], Any]": ["closure"],
+    "str": ["name", "prefix", "reduction", "padding_mode", "approximate", "error_message"],
+    "bool": ["strict", "assign", "recurse", "inplace", "training", "shuffle"],
+    "DTypeLike": ["dtype", "dst_type"],
+    "device | str": ["device"],
+    "Generator": ["generator"],
+    "float": ["lr", "momentum", "dampening", "weight_decay", "eps", "p", "factor", "gamma"],
+    "tuple[float, float]": ["betas"],
+    "int | Sequence[int]": ["kernel_size", "stride", "dilation", "normalized_shape", "output_size"],
+    "int | str | Sequence[int]": ["padding"],
+    "int": ["dim", "in_features", "out_features", "in_channels", "out_channels", "groups", "num_embeddings", "embedding_dim", "padding_idx", "num_features",
+            "num_groups", "num_channels", "embed_dim", "num_heads", "kdim", "vdim", "d_model", "nhead", "dim_feedforward", "input_size", "hidden_size",
+            "num_layers", "proj_size", "num_parameters", "ignore_index", "start_dim", "end_dim", "batch_size", "num_workers", "num_samples",
+            "last_epoch", "epoch", "step_size", "max_iter", "history_size", "total_iters", "total_steps", "count", "seed", "rank", "num_replicas"],
+    "Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]": ["params"],
+}
+ARGUMENT = {name: annotation for annotation, names in ARGUMENTS.items() for name in names}
+RESULTS = {"__len__": "int", "__repr__": "str", "__str__": "str", "__contains__": "bool", "__hash__": "int", "__eq__": "bool", "__bool__": "bool",
+           "__iter__": "Iterator[Any]", "__exit__": "None", "extra_repr": "str", "state_dict": "dict[str, Any]",
+           "__copy__": "Self", "__deepcopy__": "Self"}
+# Members of classes that Python or nanobind puts there.
+PLUMBING = {"__module__", "__doc__", "__dict__", "__weakref__", "__slots__", "__init_subclass__", "__subclasshook__", "__getattribute__", "__setattr__",
+            "__delattr__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__dir__", "__vectorcalloffset__",
+            "__abstractmethods__", "__orig_bases__", "__parameters__", "__match_args__", "__static_attributes__", "__firstlineno__", "__annotations__",
+            "__nb_enum__", "__format__", "__get__", "__wrapped__", "__hash__", "__array_ufunc__"}
+SHADOWED = {"int", "float", "bool", "str", "type", "dtype", "device"}  # which members of classes and modules are called, too
+
+
+def parse_function(text):
+    return ast.parse(textwrap.dedent(text)).body[0]
+
+
+def is_nanobind(value):
+    return type(value).__module__ == "nanobind" and hasattr(value, "__nb_signature__")
+
+
+def is_function(value):
+    return inspect.isroutine(value) or is_nanobind(value)
+
+
+class Written:
+    """One file of types/: declarations by the names of what they are about."""
+
+    def __init__(self, path):
+        self.path, self.found, self.bases, self.used = path, {}, {}, set()
+        self.header = []
+        self._read(ast.parse(path.read_text()).body if path.exists() else [], "")
+
+    def _read(self, body, prefix):
+        for node in body:
+            if isinstance(node, ast.ClassDef):
+                self.bases[prefix + node.name] = node.bases
+                self.found.setdefault(prefix + node.name, [])
+                self._read(node.body, prefix + node.name + ".")
+            elif isinstance(node, ast.FunctionDef):
+                self.found.setdefault(prefix + node.name, []).append(node)
+            elif isinstance(node, ast.AnnAssign) and node.value is None:
+                self.found.setdefault(prefix + node.target.id, []).append(node)
+            elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+                self.header.append(node)
+
+    def take(self, name):
+        self.used.add(name)
+        return self.found.get(name, [])
+
+    def check(self):
+        unknown = sorted(set(self.found) - self.used)
+        if unknown:
+            raise SystemExit(f"{self.path}: there is no {', '.join(unknown)} in the package.")
+
+
+class Bound:
+    """The signatures that generate.py made."""
+
+    def __init__(self, path):
+        self.functions, self.methods = {}, {}
+        for node in ast.parse(path.read_text()).body:
+            for target, one in [(self.methods, m) for m in node.body] if isinstance(node, ast.ClassDef) else [(self.functions, node)]:
+                same = target.setdefault(one.name, [])
+                if ast.dump(one) not in map(ast.dump, same):
+                    same.append(one)
+
+
+def fixed(node):
+    """A function node in which everything has a type."""
+    arguments = node.args
+    everything = arguments.posonlyargs + arguments.args + arguments.kwonlyargs + [a for a in (arguments.vararg, arguments.kwarg) if a]
+    for i, argument in enumerate(everything):
+        if argument.annotation is None and not (i == 0 and argument.arg in ("self", "cls")):
+            argument.annotation = ast.Name("Any")
+    if node.returns is None:
+        node.returns = ast.Name("Any")
+    return node
+
+
+class FromNanobind(ast.NodeTransformer):
+    """Types as nanobind writes them."""
+
+    VAGUE = {"object": "Any", "list": "list[Any]", "tuple": "tuple[Any, ...]", "dict": "dict[str, Any]", "dtype": "DTypeLike"}
+
+    def visit_Attribute(self, node):
+        return ast.Name(node.attr) if ast.unparse(node).startswith("grapnel.") else node
+
+    def visit_Name(self, node):
+        if node.id == "_Anything":
+            return ast.Name("object")
+        return ast.parse(self.VAGUE.get(node.id, node.id), mode="eval").body
+
+    def visit_BinOp(self, node):
+        parts, seen = [], []
+        for part in ast.unparse(self.generic_visit(node)).split(" | "):
+            if part not in parts:
+                parts.append(part)
+        seen = ["Any"] if "Any" in parts else parts
+        return ast.parse(" | ".join(seen), mode="eval").body
+
+
+def from_nanobind(function, name):
+    out = []
+    for text, doc, defaults in function.__nb_signature__:
+        def default(match, defaults=defaults):
+            value = defaults[int(match[1])]
+            return repr(value) if value is None or isinstance(value, (bool, int, float, str)) else "..."
+
+        text = re.sub(r"\\=?(\d+)", default, text)
+        if name in ("__eq__", "__ne__"):
+            text = re.sub(r"arg: [\w.]+", "arg: _Anything", text)
+        text = re.sub(r"def \w*\(", f"def {name}(", text, count=1)
+        node = parse_function(text + ": ...")
+        returns = node.returns
+        node = FromNanobind().visit(node)
+        if isinstance(returns, ast.Name) and returns.id == "dtype":
+            node.returns = returns
+        if doc:
+            node.body = [ast.Expr(ast.Constant(doc))]
+        out.append(fixed(node))
+    return out
+
+
+def literal(value):
+    simple = value is None or isinstance(value, (bool, int, float, str))
+    return repr(value) if simple or (isinstance(value, tuple) and all(isinstance(v, (int, float)) for v in value)) else "..."
+
+
+def argument_type(name, default):
+    annotation = ARGUMENT.get(name)
+    if annotation is None:
+        annotation = {bool: "bool", str: "str", int: "float", float: "float"}.get(type(default), "Any")
+    elif isinstance(default, bool):
+        annotation = "bool"
+    return annotation + " | None" if default is None and annotation != "Any" else annotation
+
+
+def source_of(value):
+    with contextlib.suppress(OSError, TypeError, SyntaxError, IndentationError):
+        node = ast.parse(textwrap.dedent(inspect.getsource(value))).body[0]
+        return node if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else None
+    return None
+
+
+def own_nodes(function):
+    """The nodes of a function without those of functions inside of it."""
+    todo = list(function.body)
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.Lambda, ast.ClassDef)):
+            todo.extend(ast.iter_child_nodes(node))
+
+
+def result_type(name, function):
+    if name in RESULTS:
+        return RESULTS[name]
+    if inspect.isgeneratorfunction(inspect.unwrap(function)):
+        return "AbstractContextManager[Any]" if hasattr(function, "__wrapped__") else "Iterator[Any]"
+    node = source_of(function)
+    if not isinstance(node, ast.FunctionDef):
+        return "Any"
+    values = [n.value for n in own_nodes(node) if isinstance(n, ast.Return) and n.value is not None]
+    if not values:
+        return "Any" if isinstance(node.body[-1], ast.Raise) else "None"
+    if re.fullmatch(r"register_\w+_hook", name):
+        return "RemovableHandle"
+    return "Self" if all(isinstance(v, ast.Name) and v.id == "self" for v in values) else "Any"
+
+
+def signature_text(signature, argument_type=argument_type):
+    """Arguments of a signature of Python's, all of them with types."""
+    parts, kinds = [], inspect.Parameter
+    star = slash = False
+    for i, p in enumerate(signature.parameters.values()):
+        if slash and p.kind is not kinds.POSITIONAL_ONLY:
+            parts.append("/")
+        slash = p.kind is kinds.POSITIONAL_ONLY
+        if p.kind is kinds.KEYWORD_ONLY and not star:
+            parts.append("*")
+        star = star or p.kind in (kinds.VAR_POSITIONAL, kinds.KEYWORD_ONLY)
+        prefix = {kinds.VAR_POSITIONAL: "*", kinds.VAR_KEYWORD: "**"}.get(p.kind, "")
+        if i == 0 and p.name in ("self", "cls"):
+            parts.append(p.name)
+            continue
+        if isinstance(p.annotation, str):
+            annotation = p.annotation
+        elif p.annotation is not kinds.empty:
+            annotation = inspect.formatannotation(p.annotation)
+        else:
+            annotation = "Any" if prefix else argument_type(p.name, p.default)
+        parts.append(f"{prefix}{p.name}: {annotation}" + ("" if p.default is kinds.empty else f" = {literal(p.default)}"))
+    return ", ".join(parts + (["/"] if slash else []))
+
+
+def input_type(name, default):
+    """Of an argument of a layer's forward."""
+    if default is None and name != "hx":
+        return "Tensor | None"
+    return "Tensor" if default is inspect.Parameter.empty else argument_type(name, default)
+
+
+def from_python(function, name):
+    """A function that is written in Python, or one in C of which nothing is known."""
+    try:
+        signature = inspect.signature(function, follow_wrapped=True)
+    except (ValueError, TypeError):
+        return [parse_function(f"def {name}(*args: Any, **kwargs: Any) -> Any: ...")]
+    returns = signature.return_annotation
+    if isinstance(returns, str):
+        result = returns
+    elif returns is not inspect.Signature.empty:
+        result = inspect.formatannotation(returns)
+    else:
+        result = result_type(name, function) if inspect.isfunction(function) else "Any"
+    return [parse_function(f"def {name}({signature_text(signature)}) -> {result}: ...")]
+
+
+def doc_of(value):
+    """What a function, property or class says of itself, and not what Python says of all of them."""
+    own = getattr(value, "__doc__", None)
+    if not isinstance(own, str) or isinstance(value, (type(object.__init__), type("".join))) or (inspect.isbuiltin(value) and not own):
+        return None
+    return inspect.cleandoc(own)
+
+
+def with_doc(nodes, doc):
+    """The documentation in the last of several overloads, where it is not in one already."""
+    if doc and not any(isinstance(n, ast.FunctionDef) and ast.get_docstring(n) for n in nodes):
+        last = nodes[-1]
+        if isinstance(last, ast.FunctionDef):
+            last.body = [ast.Expr(ast.Constant(doc))]
+    return nodes
+
+
+def overloaded(nodes):
+    functions = [n for n in nodes if isinstance(n, ast.FunctionDef)]
+    if len(functions) > 1 and not any("setter" in ast.unparse(d) for n in functions for d in n.decorator_list):
+        for n in functions:
+            if not any(ast.unparse(d) == "overload" for d in n.decorator_list):
+                n.decorator_list.insert(0, ast.Name("overload"))
+    return nodes
+
+
+class Stub:
+    """The stub of one module."""
+
+    def __init__(self, module, homes, bound):
+        self.module, self.homes, self.bound = module, homes, bound
+        self.classes = {name: home for home, name in homes.values() if name[0].isupper() or name in ("dtype", "device")}
+        self.is_core = module.__name__ == "grapnel._core"
+        self.written = Written(TYPES / f"{module.__name__.partition('.')[2] or '__init__'}.pyi")
+        self.imports, self.body = [], []
+
+    def text(self):
+        for name, value in sorted(vars(self.module).items(), key=self._order):
+            if not name.startswith("__") and name not in ("annotations",):
+                self._put(name, value)
+        self.written.check()
+        if hasattr(self.module, "__all__"):
+            self.body.append(ast.parse(f"__all__ = {self.module.__all__!r}").body[0])
+        body = self.written.header + self.body
+        clash = {name for name, value in vars(self.module).items() if name in SHADOWED and not isinstance(value, type)}
+        if clash:
+            body = [_Unshadowed(clash).visit(n) for n in body]
+        out = ast.Module(self._needed(body) + self.imports + body, [])
+        doc = doc_of(self.module)
+        if doc:
+            out.body.insert(0, ast.Expr(ast.Constant(doc)))
+        return finished(ast.unparse(ast.fix_missing_locations(_Indented().visit(out))))
+
+    def _order(self, item):
+        """Classes behind those that they derive from, and everything else as it comes."""
+        return len(item[1].__mro__) if isinstance(item[1], type) else 0
+
+    def _needed(self, body):
+        """Imports of the names that annotations use and the module does not have."""
+        own = {n.name for n in body if isinstance(n, (ast.ClassDef, ast.FunctionDef))} | {a.asname or a.name for n in self.imports for a in n.names}
+        own |= {n.targets[0].id for n in body if isinstance(n, ast.Assign)} | {n.target.id for n in body if isinstance(n, ast.AnnAssign)}
+        used = {n.id for node in body for n in ast.walk(node) if isinstance(n, ast.Name)}
+        found, lines = {}, []
+        for name in sorted(used - own):
+            plain = name.removeprefix("_")
+            home = HOME_OF.get(name) or self.classes.get(name)
+            if home and home != self.module.__name__:
+                found.setdefault(home, []).append(name)
+            elif name[0] == "_" and plain in SHADOWED and plain in ("dtype", "device"):
+                lines.append(f"{name} = {plain}" if self.is_core else f"from grapnel._core import {plain} as {name}")
+            elif name[0] == "_" and plain in SHADOWED:
+                lines.append(f"from builtins import {plain} as {name}")
+        return ast.parse("\n".join([f"from {home} import {', '.join(names)}" for home, names in found.items()] + lines)).body
+
+    def _import(self, module, name, alias):
+        self.imports.append(ast.ImportFrom(module, [ast.alias(name, alias)], 0))
+
+    def _put(self, name, value):
+        known = self.written.take(name)
+        if name.startswith("_") and name not in self.written.found and not self._is_base(value):
+            return
+        if inspect.ismodule(value):
+            parent, _, last = value.__name__.rpartition(".")
+            if value.__name__.startswith("grapnel.") and not any(value.__name__.startswith(x) for x in LEFT_OUT):
+                self._import(parent, last, name)
+            return
+        if known and not isinstance(value, type):
+            self.body += overloaded(with_doc(known, doc_of(value) if is_function(value) else None))
+            return
+        if isinstance(value, type) or is_function(value):
+            home = self.homes.get(id(value))
+            if home is None:
+                return  # of another package
+            if home != (self.module.__name__, name):
+                self._import(*home, name)
+            elif isinstance(value, type):
+                self.body.append(self._class(name, value, name))
+            else:
+                self.body += self._function(name, value, self.bound.functions.get(name) if self.is_core else None)
+            return
+        self.body.append(ast.parse(f"{name}: {self._type_of(value)}").body[0])
+
+    def _is_base(self, value):
+        """Private classes that public ones are made of."""
+        return isinstance(value, type) and self.homes.get(id(value), ("",))[0] == self.module.__name__ and (
+            issubclass(value, Exception) or any(c is not value and not c.__name__.startswith("_") for c in _all_subclasses(value)))
+
+    def _type_of(self, value):
+        kind = type(value)
+        if kind in (bool, int, float, str):
+            return kind.__name__
+        home = self.homes.get(id(kind))
+        if home is None:
+            return "Any"
+        if home[0] != self.module.__name__ and not any(a.name == home[1] for n in self.imports for a in n.names):
+            if HOME_OF.get(home[1]) != home[0]:
+                self._import(*home, home[1])
+        return home[1]
+
+    def _function(self, name, value, bound=None):
+        doc = None if is_nanobind(value) else doc_of(value)
+        if bound:
+            return overloaded(bound)
+        return overloaded(with_doc(from_nanobind(value, name) if is_nanobind(value) else from_python(value, name), doc))
+
+    # --- classes ---
+
+    def _bases(self, name, cls):
+        if getattr(cls, "_fields", None) and cls.__bases__ == (tuple,):
+            return [ast.Name("NamedTuple")]
+        out = []
+        for base in cls.__bases__:
+            home = self.homes.get(id(base))
+            if base is object:
+                continue
+            if home is None:
+                short = base.__name__
+                out.append(ast.parse({"MutableMapping": "MutableMapping[str, Any]", "Mapping": "Mapping[Any, Any]", "tuple": "tuple[Any, ...]",
+                                      "OrderedDict": "dict[Any, Any]"}.get(short, short), mode="eval").body)
+                continue
+            if home[0] != self.module.__name__ and not any(a.asname == home[1] for n in self.imports for a in n.names):
+                self._import(*home, home[1])
+            out.append(ast.Name(home[1]))
+        return self.written.bases.get(name) or out
+
+    def _class(self, name, cls, path):
+        self.written.take(path)
+        body, members = [], dict(vars(cls))
+        if getattr(cls, "_fields", None) and cls.__bases__ == (tuple,):
+            members = {field: None for field in cls._fields}
+            for field in cls._fields:
+                body += self.written.take(f"{path}.{field}") or [ast.parse(f"{field}: Any").body[0]]
+        elif issubclass(cls, enum.Enum):
+            body += [ast.parse(f"{m} = {v.value!r}").body[0] for m, v in cls.__members__.items()]
+            members = {k: v for k, v in members.items() if isinstance(v, property)}
+            for member, value in members.items():
+                body += self._member(member, value, path, cls)
+        else:
+            for member, value in members.items():
+                body += self._member(member, value, path, cls)
+            body += self._attributes(cls, path, members)
+            body += self._layer(cls)
+        # What is written down and not among the members, such as operators or what an object's own dictionary holds.
+        for known, nodes in self.written.found.items():
+            prefix, _, member = known.rpartition(".")
+            if prefix == path and known not in self.written.used and (member.startswith("__") or hasattr(cls, member) or isinstance(nodes[0], ast.AnnAssign)):
+                body += overloaded(self.written.take(known))
+        names = {n.name for n in body if isinstance(n, ast.FunctionDef)} | {n.target.id for n in body if isinstance(n, ast.AnnAssign)}
+        clash = names & SHADOWED if not issubclass(cls, enum.Enum) else set(cls.__members__) & SHADOWED
+        if clash:
+            body = [_Unshadowed(clash).visit(n) for n in body]
+        doc = doc_of(cls) if "__doc__" in vars(cls) else None
+        if doc:
+            body.insert(0, ast.Expr(ast.Constant(doc)))
+        return ast.ClassDef(name, self._bases(path, cls), [], body or [ast.Expr(ast.Constant(...))], [])
+
+    def _member(self, name, value, path, cls):
+        known = self.written.take(f"{path}.{name}")
+        if known:
+            raw = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+            return overloaded(with_doc(known, None if isinstance(raw, (bool, int, float, str, tuple)) else doc_of(raw)))
+        if name in PLUMBING or (name.startswith("_") and not name.startswith("__")) or (name == "__new__" and not inspect.isfunction(
+                getattr(value, "__func__", value))):
+            return []
+        if name == "__init__" and isinstance(value, type(object.__init__)):
+            return []
+        if isinstance(value, property):
+            return self._property(name, value)
+        if self.is_core and cls.__name__ == "Tensor" and name in self.bound.methods:
+            return overloaded(self.bound.methods[name])
+        kind = type(value).__name__
+        if kind in ("staticmethod", "classmethod"):
+            nodes = self._function(name, value.__func__)
+            for node in nodes:
+                node.decorator_list.append(ast.Name(kind))
+                if kind == "classmethod" and not (node.args.args or node.args.posonlyargs):
+                    node.args.args.insert(0, ast.arg("cls"))
+            return nodes
+        if kind in ("getset_descriptor", "member_descriptor"):
+            return with_doc([parse_function(f"@property\ndef {name}(self) -> Any: ...")], doc_of(value))
+        if is_function(value):
+            nodes = self._function(name, value)
+            if kind == "nb_func":
+                for node in nodes:
+                    node.decorator_list.append(ast.Name("staticmethod"))
+            return nodes
+        if isinstance(value, type):
+            return []
+        return [ast.parse(f"{name}: {self._type_of(value)}").body[0]]
+
+    def _property(self, name, value):
+        getter = from_nanobind(value.fget, name)[0] if is_nanobind(value.fget) else parse_function(f"def {name}(self) -> Any: ...")
+        for argument in getter.args.args:
+            argument.annotation = None
+        getter.decorator_list = [ast.Name("property")]
+        out = with_doc([getter], doc_of(value))
+        if value.fset is not None:
+            out.append(parse_function(f"@{name}.setter\ndef {name}(self, value: {ast.unparse(getter.returns)}) -> None: ..."))
+        return out
+
+    def _attributes(self, cls, path, members):
+        """What __init__ sets."""
+        node, out, seen = source_of(cls), [], set(members) | {n for base in cls.__mro__[1:] for n in vars(base)}
+        for method in node.body if isinstance(node, ast.ClassDef) else []:
+            if not (isinstance(method, ast.FunctionDef) and method.name in ("__init__", "__new__")):
+                continue
+            types = {p.name: argument_type(p.name, p.default) for p in inspect.signature(vars(cls)[method.name]).parameters.values()}
+            for target, value in _assigned(method):
+                if target in seen or target.startswith("_"):
+                    continue
+                seen.add(target)
+                annotation = types.get(value.id, "Any") if isinstance(value, ast.Name) else "Any"
+                out += self.written.take(f"{path}.{target}") or [ast.parse(f"{target}: {annotation}").body[0]]
+        return out
+
+    def _layer(self, cls):
+        """A layer of the C++ library: what it is made with, and what forward takes."""
+        from grapnel import _core
+        from grapnel.nn.layers import Layer
+
+        table = {name: inputs for name, _, inputs in _core._layers()}
+        if not issubclass(cls, Layer) or vars(cls).get("_layer") not in table:
+            return []
+        made_with = signature_text(cls._signature)
+        tail = "" if "**" in made_with else (", " if made_with else "") + "*, device: device | str | None = None, dtype: DTypeLike | None = None"
+        out = [parse_function(f"def __init__(self, {made_with}{tail}) -> None: ...")]
+        inputs = inspect.signature(eval(f"lambda {table[cls._layer]}: None", {}))  # the table's own text
+        result = "tuple[Tensor, Any]" if cls._layer in ("LSTM", "GRU", "MultiheadAttention") else "Tensor"
+        for method in ("forward", "__call__"):
+            out.append(parse_function(f"def {method}(self, {signature_text(inputs, input_type)}) -> {result}: ..."))
+        for p in cls._signature.parameters.values():
+            if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "bias":
+                out.append(ast.parse(f"{p.name}: {argument_type(p.name, p.default)}").body[0])
+        try:
+            layer = cls(*[1 for p in cls._signature.parameters.values() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD])
+        except (RuntimeError, TypeError, ValueError):
+            return out
+        for kind, members in (("Parameter", layer._parameters), ("Tensor", layer._buffers)):
+            out += [ast.parse(f"{member}: {kind}").body[0] for member in members if member == "bias" or member not in cls._signature.parameters]
+        return out
+
+
+class _Unshadowed(ast.NodeTransformer):
+    """int becomes _int where a class has a member of that name."""
+
+    def __init__(self, names):
+        self.names = names
+
+    def visit_Name(self, node):
+        return ast.Name("_" + node.id) if node.id in self.names else node
+
+    def visit_FunctionDef(self, node):
+        decorators, node.decorator_list = node.decorator_list, []
+        out = self.generic_visit(node)
+        out.decorator_list = decorators
+        return out
+
+    def visit_AnnAssign(self, node):
+        node.annotation = self.visit(node.annotation)
+        return node
+
+    def visit_Assign(self, node):
+        return node
+
+
+class _Indented(ast.NodeTransformer):
+    """Lines of documentation get the indentation of where they stand."""
+
+    depth = 0
+
+    def visit_ClassDef(self, node):
+        self.depth += 1
+        doc = ast.get_docstring(node)
+        if doc:
+            node.body[0] = ast.Expr(ast.Constant(textwrap.indent(doc, "    " * self.depth).strip()))
+        for inner in node.body:
+            self.visit(inner)
+        self.depth -= 1
+        return node
+
+    def visit_FunctionDef(self, node):
+        doc = ast.get_docstring(node)
+        if doc:
+            node.body[0] = ast.Expr(ast.Constant(textwrap.indent(doc, "    " * (self.depth + 1)).strip()))
+        return node
+
+
+def finished(text):
+    """Short bodies on the line of their header, and no complaints about == of tensors, which gives a tensor."""
+    text = re.sub(r":\n +\.\.\.(?=\n|$)", ": ...", text)
+    text = re.sub(r"(def __(?:eq|ne)__\(.*-> Tensor: \.\.\.)", r"\1  # type: ignore[override]", text)
+    text = re.sub(r"(def __new__\(.*-> _F: \.\.\.)", r"\1  # type: ignore[misc]", text)  # a decorator without parentheses
+    return text + "\n"
+
+
+def _assigned(method):
+    """(name, value) of self.name = value, also in tuples."""
+    for node in own_nodes(method):
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple):
+                values = node.value.elts if isinstance(node.value, ast.Tuple) else [ast.Constant(None)] * len(target.elts)
+                pairs = list(zip(target.elts, values))
+            for left, right in pairs:
+                if isinstance(left, ast.Attribute) and isinstance(left.value, ast.Name) and left.value.id == "self":
+                    yield left.attr, right
+
+
+def _all_subclasses(cls):
+    for sub in type.__subclasses__(cls):
+        yield sub
+        yield from _all_subclasses(sub)
+
+
+def modules_of(package):
+    out = [importlib.import_module("grapnel._core"), package]
+    for info in pkgutil.walk_packages(package.__path__, "grapnel."):
+        if not any(info.name.startswith(x) for x in LEFT_OUT) and info.name != "grapnel._core":
+            out.append(importlib.import_module(info.name))
+    dist = sys.modules.get("grapnel._core._dist")
+    return out + ([dist] if dist else [])
+
+
+def homes_of(modules):
+    """Where each class and function stands: in _core, or where it says it is from, or where it was found first."""
+    names, out = {m.__name__: m for m in modules}, {}
+    for core in [m for m in modules if m.__name__.startswith("grapnel._core")]:
+        for name, value in vars(core).items():
+            if isinstance(value, type) or is_function(value):
+                out.setdefault(id(value), (core.__name__, name))
+    for module in modules:
+        for name, value in vars(module).items():
+            if (isinstance(value, type) or is_function(value)) and id(value) not in out:
+                home = str(getattr(value, "__module__", ""))
+                if home in names and vars(names[home]).get(value.__name__) is value:
+                    out[id(value)] = (home, value.__name__)
+                elif home.startswith("grapnel"):
+                    out[id(value)] = (module.__name__, name)
+    return out
+
+
+def stubs(folder, ops):
+    """The text of every stub, by its path."""
+    sys.path.insert(0, str(folder))
+    package = importlib.import_module("grapnel")
+    modules = modules_of(package)
+    homes, bound, out = homes_of(modules), Bound(ops), {}
+    for module in modules:
+        path = module.__name__.replace(".", "/")
+        is_package = hasattr(module, "__path__") or any(m.__name__.startswith(module.__name__ + ".") for m in modules)
+        out[f"{path}/__init__.pyi" if is_package else f"{path}.pyi"] = Stub(module, homes, bound).text()
+    out["grapnel/py.typed"] = ""
+    return out
+
+
+def main():
+    package, ops, output = map(pathlib.Path, sys.argv[1:])
+    made = stubs(package, ops)
+    for name, text in made.items():
+        path = output / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+    for path in list(output.rglob("*.pyi")):
+        if str(path.relative_to(output)) not in made:
+            path.unlink()
+
+
+if __name__ == "__main__":
+    main()
