@@ -459,8 +459,8 @@ class Stub:
         if name in PLUMBING or (name.startswith("_") and not name.startswith("__")) or (name == "__new__" and not inspect.isfunction(
                 getattr(value, "__func__", value))):
             return []
-        if name == "__init__" and isinstance(value, type(object.__init__)):
-            return []
+        if name in ("__init__", "__delitem__") and isinstance(value, type(object.__init__)):
+            return []  # a slot that is there because another one is
         if isinstance(value, property):
             return self._property(name, value)
         if self.is_core and cls.__name__ == "Tensor" and name in self.bound.methods:
