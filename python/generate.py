@@ -37,18 +37,7 @@ TYPES = {
     "std::optional<int64_t>": "std::optional<int64_t>", "std::optional<double>": "std::optional<double>", "Reduce": "Reduction",
     "std::optional<Generator>": "std::optional<Generator>",
 }
-RETURNS = {
-    "Tensor": "Tensor", "Tensor&": "Tensor", "bool": "bool", "std::vector<Tensor>": "tuple[Tensor, ...]", "TensorPair": "ValuesIndices",
-    "std::tuple<Tensor, Tensor>": "ValuesIndices", "int64_t": "int",
-}
-# Caster -> what Python's type checkers are told; the names are those of stubs/_core.pyi.
-ANNOTATIONS = {
-    "const Tensor&": "Tensor", "const MaybeTensor&": "Tensor | None", "const Scalar&": "float", "int64_t": "int", "bool": "bool", "double": "float",
-    "uint64_t": "int", "const Ints&": "int | Sequence[int]", "const Dims&": "int | Sequence[int] | None", "const Tensors&": "Sequence[Tensor]",
-    "DTypeArg": "DTypeLike", "std::string_view": "str", "std::optional<DTypeArg>": "DTypeLike | None",
-    "const std::optional<Scalar>&": "float | None", "std::optional<int64_t>": "int | None", "std::optional<double>": "float | None",
-    "Reduction": 'Literal["none", "mean", "sum"]', "std::optional<Generator>": "Generator | None",
-}
+RETURNS = {"Tensor", "Tensor&", "bool", "std::vector<Tensor>", "TensorPair", "std::tuple<Tensor, Tensor>", "int64_t"}
 # Python's names for arguments, by function where they differ.
 ARGUMENTS = {"dims": "dim", "sizes": "size", "x": "input", "a": "input", "b": "other"}
 BY_FUNCTION = {
@@ -64,6 +53,22 @@ BY_FUNCTION = {
 SPREAD = {"view", "reshape", "permute", "expand", "repeat", "flip", "empty", "zeros", "ones", "rand", "randn", "tile"}
 # Work that is worth letting other threads run, from fewer elements on.
 HEAVY = {"matmul", "mm", "bmm", "mv", "addmm", "linear", "einsum", "conv1d", "conv2d", "scaled_dot_product_attention"}
+
+
+# What stubs say: of results, of casters (in names of types/_core.pyi), and under which heading.
+RESULTS = {
+    "Tensor": "Tensor", "Tensor&": "Tensor", "bool": "bool", "std::vector<Tensor>": "tuple[Tensor, ...]", "TensorPair": "ValuesIndices",
+    "std::tuple<Tensor, Tensor>": "ValuesIndices", "int64_t": "int", "double": "float", "Fans": "tuple[int, int]",
+}
+ANNOTATIONS = {
+    "const Tensor&": "Tensor", "const MaybeTensor&": "Tensor | None", "const Scalar&": "float", "int64_t": "int", "bool": "bool", "double": "float",
+    "uint64_t": "int", "const Ints&": "int | Sequence[int]", "const Dims&": "int | Sequence[int] | None", "const Tensors&": "Sequence[Tensor]",
+    "DTypeArg": "DTypeLike", "std::string_view": "str", "std::optional<DTypeArg>": "DTypeLike | None",
+    "const std::optional<Scalar>&": "float | None", "std::optional<int64_t>": "int | None", "std::optional<double>": "float | None",
+    "Reduction": 'Literal["none", "mean", "sum"]', "std::optional<Generator>": "Generator | None",
+    "FanModeName": 'Literal["fan_in", "fan_out"]', "NonlinearityName": "str",
+}
+PARTS = {"methods": "Tensor", "init": "_init"}
 
 
 class Problem(Exception):
@@ -179,8 +184,9 @@ class Argument:
         if self.default in ("{}", "std::nullopt"):
             return text + (" = ()" if self.caster == "const Ints&" else " = None")
         value = {"true": "True", "false": "False"}.get(self.default, self.default.strip("{}"))
-        if "Reduce::" in value:
-            value = repr(value.split("::")[1])
+        if "::" in value:
+            enumeration, one = value.split("::")[-2:]
+            value = repr({"FanMode": f"fan_{one}"}.get(enumeration, one))
         try:
             ast.literal_eval(value)
         except (ValueError, SyntaxError):
@@ -208,11 +214,11 @@ class Argument:
         return f"{text} = {value}"
 
 
-def stub(name, method, arguments, result, comment):
+def stub(name, kind, arguments, result, comment):
     """The signature of one overload."""
-    indent = "    " if method else ""
-    listed = ", ".join((["self"] if method else []) + arguments)
-    text = f"{indent}def {name}({listed}) -> {RETURNS[result]}:"
+    indent = "    " if kind in PARTS else ""
+    listed = ", ".join((["self"] if kind == "methods" else []) + arguments)
+    text = f"{indent}def {name}({listed}) -> {RESULTS[result]}:"
     return f"{text}\n{indent}    {comment!r}\n" if comment else f"{text} ...\n"
 
 
@@ -235,14 +241,14 @@ def binding(kind, comment, result, name, arguments_text):
         parts = [f"[]({', '.join(self_arg + declared)}) {{ {body} }}"] + annotated
         return f"  {target}{', '.join(parts)}{doc});\n"
 
-    stubs = [stub(python, method, [a.in_stub() for a in arguments], result, comment)]
+    stubs = [stub(python, kind, [a.in_stub() for a in arguments], result, comment)]
     plain = emit([a.declared() for a in arguments], [a.passed() for a in arguments], [a.annotated() for a in arguments])
     if name in SPREAD and arguments and arguments[0].type == "IntArrayRef" and all(a.is_options for a in arguments[1:]):
         rest = arguments[1:]
         annotated = [a.annotated().replace("nb::kw_only(), ", "") for a in rest]
         plain += emit([f"nb::args {arguments[0].name}"] + [a.declared() for a in rest], [f"Spread({arguments[0].name}).ints()"] + [a.passed() for a in rest],
                       [f'"{arguments[0].name}"_a'] + annotated)
-        stubs.append(stub(python, method, [f"*{arguments[0].name}: int"] + [a.in_stub().removeprefix("*, ") for a in rest], result, comment))
+        stubs.append(stub(python, kind, [f"*{arguments[0].name}: int"] + [a.in_stub().removeprefix("*, ") for a in rest], result, comment))
     return plain, stubs
 
 
@@ -268,18 +274,13 @@ def bindings(compiler, root):
     return out
 
 
-def write(path, text):
-    if not path.exists() or path.read_text() != text:
-        path.write_text(text)
-
-
 def main():
     compiler, root, folder = sys.argv[1:]
-    groups, stubs = {}, {False: [], True: []}
+    groups, stubs = {}, {}
     for kind, name, source, signatures in bindings(compiler, root):
-        method = kind == "methods"
-        groups.setdefault((method, name), []).append(source)  # overloads stay together, in their order
-        stubs[method] += signatures
+        part = PARTS.get(kind, "")
+        groups.setdefault((part, name), []).append(source)  # overloads stay together, in their order
+        stubs.setdefault(part, []).extend(signatures)
     units = [[] for _ in range(UNITS)]
     for i, sources in enumerate(groups.values()):
         units[i % UNITS].extend(sources)
@@ -288,8 +289,11 @@ def main():
     for i, unit in enumerate(units):
         text = ("// Made by python/generate.py from the public headers.\n#include \"python/src/bind.h\"\n\nnamespace grapnel::python {\n\n"
                 f"void bind_ops_{i}(nb::module_& m) {{\n{''.join(unit)}}}\n\n}}  // namespace grapnel::python\n")
-        write(folder / f"ops_{i}.cpp", text)
-    write(folder / "ops.pyi", "".join(stubs[False]) + "\nclass Tensor:\n" + "".join(stubs[True]))
+        path = folder / f"ops_{i}.cpp"
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+    parts = [(f"\nclass {part}:\n" if part else "") + "".join(signatures) for part, signatures in stubs.items()]
+    (folder / "ops.pyi").write_text("".join(parts))
 
 
 if __name__ == "__main__":

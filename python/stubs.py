@@ -113,15 +113,19 @@ class Written:
 
 
 class Bound:
-    """The signatures that generate.py made."""
+    """The signatures that generate.py made: functions of _core, and under class X methods of _core.X or functions of the module _core.X."""
 
     def __init__(self, path):
-        self.functions, self.methods = {}, {}
+        self._parts = {}
         for node in ast.parse(path.read_text()).body:
-            for target, one in [(self.methods, m) for m in node.body] if isinstance(node, ast.ClassDef) else [(self.functions, node)]:
-                same = target.setdefault(one.name, [])
-                if ast.dump(one) not in map(ast.dump, same):
-                    same.append(one)
+            part, functions = (node.name, node.body) if isinstance(node, ast.ClassDef) else ("", [node])
+            for function in functions:
+                same = self._parts.setdefault(part, {}).setdefault(function.name, [])
+                if ast.dump(function) not in map(ast.dump, same):
+                    same.append(function)
+
+    def find(self, part, name):
+        return self._parts.get(part, {}).get(name)
 
 
 def fixed(node):
@@ -307,7 +311,8 @@ class Stub:
     def __init__(self, module, homes, bound):
         self.module, self.homes, self.bound = module, homes, bound
         self.classes = {name: home for home, name in homes.values() if name[0].isupper() or name in ("dtype", "device")}
-        self.is_core = module.__name__ == "grapnel._core"
+        self.is_core = module.__name__.startswith("grapnel._core")
+        self.part = module.__name__.removeprefix("grapnel._core").lstrip(".") if self.is_core else None
         self.written = Written(TYPES / f"{module.__name__.partition('.')[2] or '__init__'}.pyi")
         self.imports, self.body = [], []
 
@@ -344,7 +349,7 @@ class Stub:
             if home and home != self.module.__name__:
                 found.setdefault(home, []).append(name)
             elif name[0] == "_" and plain in SHADOWED and plain in ("dtype", "device"):
-                lines.append(f"{name} = {plain}" if self.is_core else f"from grapnel._core import {plain} as {name}")
+                lines.append(f"{name} = {plain}" if self.part == "" else f"from grapnel._core import {plain} as {name}")
             elif name[0] == "_" and plain in SHADOWED:
                 lines.append(f"from builtins import {plain} as {name}")
         return ast.parse("\n".join([f"from {home} import {', '.join(names)}" for home, names in found.items()] + lines)).body
@@ -373,7 +378,7 @@ class Stub:
             elif isinstance(value, type):
                 self.body.append(self._class(name, value, name))
             else:
-                self.body += self._function(name, value, self.bound.functions.get(name) if self.is_core else None)
+                self.body += self._function(name, value, self.bound.find(self.part, name))
             return
         self.body.append(ast.parse(f"{name}: {self._type_of(value)}").body[0])
 
@@ -463,8 +468,8 @@ class Stub:
             return []  # a slot that is there because another one is
         if isinstance(value, property):
             return self._property(name, value)
-        if self.is_core and cls.__name__ == "Tensor" and name in self.bound.methods:
-            return overloaded(self.bound.methods[name])
+        if self.part == "" and self.bound.find(cls.__name__, name):
+            return overloaded(self.bound.find(cls.__name__, name))
         kind = type(value).__name__
         if kind in ("staticmethod", "classmethod"):
             nodes = self._function(name, value.__func__)
@@ -616,8 +621,7 @@ def modules_of(package):
     for info in pkgutil.walk_packages(package.__path__, "grapnel."):
         if not any(info.name.startswith(x) for x in LEFT_OUT) and info.name != "grapnel._core":
             out.append(importlib.import_module(info.name))
-    dist = sys.modules.get("grapnel._core._dist")
-    return out + ([dist] if dist else [])
+    return out + [module for name, module in sorted(sys.modules.items()) if name.startswith("grapnel._core.")]
 
 
 def homes_of(modules):
