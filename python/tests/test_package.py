@@ -36,7 +36,7 @@ def test_its_metadata_can_be_made(tmp_path):
     assert done.returncode == 0 and "WARNING" not in done.stderr, done.stderr
     metadata = (tmp_path / f"grapnel-{VERSION}.dist-info" / "METADATA").read_text()
     assert f"\nVersion: {VERSION}\n" in metadata and "\nRequires-Python: >=3.11\n" in metadata and "\nLicense-File: LICENSE\n" in metadata
-    assert re.findall(r"^Requires-Dist: (.*)$", metadata, re.M) == ["numpy>=1.23; extra == 'numpy'"]  # it needs nothing to run
+    assert re.findall(r"^Requires-Dist: (.*)$", metadata, re.M) == ['numpy>=1.23; extra == "numpy"']  # it needs nothing to run
 
 
 def test_nothing_of_the_package_is_missing_in_the_build():
