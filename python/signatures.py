@@ -16,6 +16,7 @@ ARGUMENTS = {
     "Callable[[], Any]": ["closure"],
     "str": ["name", "prefix", "reduction", "padding_mode", "approximate", "error_message"],
     "bool": ["strict", "assign", "recurse", "inplace", "training", "shuffle"],
+    "str | PathLike[str]": ["path"],
     "DTypeLike": ["dtype", "dst_type"],
     "device | str": ["device"],
     "Generator": ["generator"],
@@ -161,6 +162,10 @@ def argument_type(name, default):
         annotation = {bool: "bool", str: "str", int: "float", float: "float"}.get(type(default), "Any")
     elif isinstance(default, bool):
         annotation = "bool"
+    elif isinstance(default, str) and "str" not in annotation:
+        annotation += " | str"
+    elif isinstance(default, float) and annotation == "int":
+        annotation = "float"
     return annotation + " | None" if default is None and annotation != "Any" else annotation
 
 
@@ -243,6 +248,22 @@ def from_python(function, name):
     else:
         result = result_type(name, function) if inspect.isfunction(function) else "Any"
     return [parse_function(f"def {name}({signature_text(signature)}) -> {result}: ...")]
+
+
+def merged(written, function, where):
+    """A function of Python's with the types that are written for it: its own arguments and defaults, so only types can be out of date."""
+    if len(written) != 1 or not inspect.isfunction(function) or not isinstance(written[0], ast.FunctionDef) or written[0].args.vararg:
+        return written
+    if written[0].name.startswith("__"):
+        return written
+    node = from_python(function, written[0].name)[0]
+    types = {a.arg: a.annotation for a in written[0].args.posonlyargs + written[0].args.args + written[0].args.kwonlyargs}
+    for argument in node.args.posonlyargs + node.args.args + node.args.kwonlyargs:
+        argument.annotation = types.pop(argument.arg, argument.annotation)
+    if types:
+        raise SystemExit(f"python/types: {where} has no argument {', '.join(types)}.")
+    node.returns = written[0].returns
+    return [node]
 
 
 def doc_of(value):

@@ -5,7 +5,7 @@
 
 PACKAGE_FOLDER holds the built package. What a stub says comes from, in this order:
 - ops.pyi, which generate.py made of the headers, for the functions and methods that it bound;
-- types/, where types are written that cannot be found out; every entry of it must name something that is there;
+- types/, where types are written that cannot be found out: every entry of it must be about something that is there, but need not name all arguments;
 - what nanobind says of the signature of a function in C++;
 - a function's own annotations, its defaults, and the names of its arguments.
 What is still unknown is Any. Nothing public is left out, so a new function needs nothing here.
@@ -20,8 +20,8 @@ import re
 import sys
 import textwrap
 
-from signatures import (Bound, Written, argument_type, doc_of, from_nanobind, from_python, input_type, is_function, is_nanobind, overloaded, own_nodes,
-                        parse_function, signature_text, source_of, with_doc)
+from signatures import (Bound, Written, argument_type, doc_of, from_nanobind, from_python, input_type, is_function, is_nanobind, merged, overloaded,
+                        own_nodes, parse_function, signature_text, source_of, with_doc)
 
 TYPES = pathlib.Path(__file__).resolve().parent / "types"
 LEFT_OUT = {"grapnel.compat"}  # which runs other people's files
@@ -58,6 +58,7 @@ class Stub:
         for name, value in sorted(vars(self.module).items(), key=self._order):
             if not name.startswith("__") and name not in ("annotations",):
                 self._put(name, value)
+        self._put_what_is_used()
         self.written.check()
         if hasattr(self.module, "__all__"):
             self.body.append(ast.parse(f"__all__ = {self.module.__all__!r}").body[0])
@@ -70,6 +71,16 @@ class Stub:
         if doc:
             out.body.insert(0, ast.Expr(ast.Constant(doc)))
         return finished(ast.unparse(ast.fix_missing_locations(_Indented().visit(out))))
+
+    def _put_what_is_used(self):
+        """Private classes that signatures name."""
+        done = False
+        while not done:
+            used = {n.id for node in self.body for n in ast.walk(node) if isinstance(n, ast.Name)} - {n.name for n in self.body if isinstance(n, ast.ClassDef)}
+            missing = [n for n in sorted(used) if n.startswith("_") and isinstance(vars(self.module).get(n), type)
+                       and self.homes.get(id(vars(self.module)[n])) == (self.module.__name__, n)]
+            self.body += [self._class(name, vars(self.module)[name], name) for name in missing]
+            done = not missing
 
     def _order(self, item):
         """Classes behind those that they derive from, and everything else as it comes."""
@@ -105,6 +116,7 @@ class Stub:
                 self._import(parent, last, name)
             return
         if known and not isinstance(value, type):
+            known = merged(known, value, f"{self.module.__name__}.{name}")
             self.body += overloaded(with_doc(known, doc_of(value) if is_function(value) else None))
             return
         if isinstance(value, type) or is_function(value):
@@ -145,8 +157,13 @@ class Stub:
 
     # --- classes ---
 
+    def _is_named_tuple(self, cls):
+        """Also with methods: derived from one that has no name of its own in a module."""
+        base = cls.__bases__[0]
+        return hasattr(cls, "_fields") and (base is tuple or (base.__bases__ == (tuple,) and id(base) not in self.homes))
+
     def _bases(self, name, cls):
-        if getattr(cls, "_fields", None) and cls.__bases__ == (tuple,):
+        if self._is_named_tuple(cls):
             return [ast.Name("NamedTuple")]
         out = []
         for base in cls.__bases__:
@@ -166,10 +183,12 @@ class Stub:
     def _class(self, name, cls, path):
         self.written.take(path)
         body, members = [], dict(vars(cls))
-        if getattr(cls, "_fields", None) and cls.__bases__ == (tuple,):
-            members = {field: None for field in cls._fields}
+        if self._is_named_tuple(cls):
             for field in cls._fields:
                 body += self.written.take(f"{path}.{field}") or [ast.parse(f"{field}: Any").body[0]]
+            members = {} if cls.__bases__ == (tuple,) else {k: v for k, v in members.items() if inspect.isfunction(v) or isinstance(v, property)}
+            for member, value in members.items():
+                body += self._member(member, value, path, cls)
         elif issubclass(cls, enum.Enum):
             body += [ast.parse(f"{m} = {v.value!r}").body[0] for m, v in cls.__members__.items()]
             members = {k: v for k, v in members.items() if isinstance(v, property)}
@@ -200,6 +219,8 @@ class Stub:
         known = self.written.take(f"{path}.{name}")
         if known:
             raw = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+            if raw is value:
+                known = merged(known, value, f"{self.module.__name__}.{path}.{name}")
             return overloaded(with_doc(known, None if isinstance(raw, (bool, int, float, str, tuple)) else doc_of(raw)))
         if name in PLUMBING or (name.startswith("_") and not name.startswith("__")) or (name == "__new__" and not inspect.isfunction(
                 getattr(value, "__func__", value))):
