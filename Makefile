@@ -1,5 +1,5 @@
-# The front door: `make demo`, `make test` and `make docs`. Everything else is CMake (see CMakePresets.json).
-.PHONY: demo test bench docs format setup
+# The front door: `make demo`, `make test`, `make python` and `make docs`. Everything else is CMake (see CMakePresets.json).
+.PHONY: demo test python bench docs format setup
 
 demo: setup
 	cmake --preset release
@@ -11,6 +11,9 @@ test: setup
 	cmake --preset dev
 	cmake --build --preset dev
 	tools/run_tests dev
+
+python: setup
+	tools/make_wheel $(PYTHON)
 
 bench: setup
 	cmake --preset release

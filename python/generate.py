@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the bindings of all functions and methods of tensors, read from the public headers.
+"""Writes the bindings of all functions and methods of tensors, and their signatures for stubs, read from the public headers.
 
     generate.py COMPILER SOURCE_ROOT OUTPUT_FOLDER
 
-The compiler expands the lists of ops, so what is declared in functions.h, factories.h and tensor.h is what Python gets: names, arguments,
+It makes ops_N.cpp and ops.pyi, which stubs.py reads. The compiler expands the lists of ops, so what is declared in functions.h, factories.h and tensor.h is what Python gets: names, arguments,
 defaults and the sentence above a declaration. A new op needs nothing here. What cannot be said in Python, or is said by hand, stands in SKIPPED;
 any other declaration that this script does not understand is an error.
 """
+import ast
 import pathlib
 import re
 import subprocess
@@ -59,6 +60,22 @@ BY_FUNCTION = {
 SPREAD = {"view", "reshape", "permute", "expand", "repeat", "flip", "empty", "zeros", "ones", "rand", "randn", "tile"}
 # Work that is worth letting other threads run, from fewer elements on.
 HEAVY = {"matmul", "mm", "bmm", "mv", "addmm", "linear", "einsum", "conv1d", "conv2d", "scaled_dot_product_attention"}
+
+
+# What stubs say: of results, of casters (in names of types/_core.pyi), and under which heading.
+RESULTS = {
+    "Tensor": "Tensor", "Tensor&": "Tensor", "bool": "bool", "std::vector<Tensor>": "tuple[Tensor, ...]", "TensorPair": "ValuesIndices",
+    "std::tuple<Tensor, Tensor>": "ValuesIndices", "int64_t": "int", "double": "float", "Fans": "tuple[int, int]",
+}
+ANNOTATIONS = {
+    "const Tensor&": "Tensor", "const MaybeTensor&": "Tensor | None", "const Scalar&": "float", "int64_t": "int", "bool": "bool", "double": "float",
+    "uint64_t": "int", "const Ints&": "int | Sequence[int]", "const Dims&": "int | Sequence[int] | None", "const Tensors&": "Sequence[Tensor]",
+    "DTypeArg": "DTypeLike", "std::string_view": "str", "std::optional<DTypeArg>": "DTypeLike | None",
+    "const std::optional<Scalar>&": "float | None", "std::optional<int64_t>": "int | None", "std::optional<double>": "float | None",
+    "Reduction": 'Literal["none", "mean", "sum"]', "std::optional<Generator>": "Generator | None",
+    "FanModeName": 'Literal["fan_in", "fan_out"]', "NonlinearityName": "str",
+}
+PARTS = {"methods": "Tensor", "init": "_init"}
 
 
 class Problem(Exception):
@@ -164,6 +181,25 @@ class Argument:
     def passed(self):
         return "options_of(dtype, device, requires_grad)" if self.is_options else f"given({self.name})"
 
+    def in_stub(self):
+        """How a stub writes it."""
+        if self.is_options:
+            return "*, dtype: DTypeLike | None = None, device: device | str | None = None, requires_grad: bool = False"
+        text = f"{self.name}: {ANNOTATIONS[self.caster]}"
+        if self.default is None:
+            return text
+        if self.default in ("{}", "std::nullopt"):
+            return text + (" = ()" if self.caster == "const Ints&" else " = None")
+        value = {"true": "True", "false": "False"}.get(self.default, self.default.strip("{}"))
+        if "::" in value:
+            enumeration, one = value.split("::")[-2:]
+            value = repr({"FanMode": f"fan_{one}"}.get(enumeration, one))
+        try:
+            ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            value = "..."  # a constant of C++
+        return f"{text} = {value}"
+
     def annotated(self):
         if self.is_options:
             return 'nb::kw_only(), "dtype"_a = nb::none(), "device"_a = nb::none(), "requires_grad"_a = false'
@@ -187,8 +223,16 @@ class Argument:
         return f"{text} = {value}"
 
 
+def stub(name, kind, arguments, result, comment):
+    """The signature of one overload."""
+    indent = "    " if kind in PARTS else ""
+    listed = ", ".join((["self"] if kind == "methods" else []) + arguments)
+    text = f"{indent}def {name}({listed}) -> {RESULTS[result]}:"
+    return f"{text}\n{indent}    {comment!r}\n" if comment else f"{text} ...\n"
+
+
 def binding(kind, comment, result, name, arguments_text):
-    """The source of one overload (two if its sizes may be written one by one)."""
+    """The source of one overload (two if its sizes may be written one by one), and as many signatures."""
     method = kind == "methods"
     if result not in RETURNS:
         raise Problem(f"result '{result}'")
@@ -208,13 +252,15 @@ def binding(kind, comment, result, name, arguments_text):
         parts = [f"[]({', '.join(self_arg + declared)}) {{ {body} }}"] + annotated
         return f"  {target}{', '.join(parts)}{doc});\n"
 
+    stubs = [stub(python, kind, [a.in_stub() for a in arguments], result, comment)]
     plain = emit([a.declared() for a in arguments], [a.passed() for a in arguments], [a.annotated() for a in arguments])
     if name in SPREAD and arguments and arguments[0].type == "IntArrayRef" and all(a.is_options for a in arguments[1:]):
         rest = arguments[1:]
         annotated = [a.annotated().replace("nb::kw_only(), ", "") for a in rest]
         plain += emit([f"nb::args {arguments[0].name}"] + [a.declared() for a in rest], [f"Spread({arguments[0].name}).ints()"] + [a.passed() for a in rest],
                       [f'"{arguments[0].name}"_a'] + annotated)
-    return plain
+        stubs.append(stub(python, kind, [f"*{arguments[0].name}: int"] + [a.in_stub().removeprefix("*, ") for a in rest], result, comment))
+    return plain, stubs
 
 
 def bindings(compiler, root):
@@ -232,20 +278,22 @@ def bindings(compiler, root):
             if name in SKIPPED.get(kind, ()) or name.startswith("operator") or "std::initializer_list" in arguments or result.startswith(("template", "explicit", "return", "using")):
                 continue
             try:
-                source = binding(kind, comment, result, name, arguments)
+                source, stubs = binding(kind, comment, result, name, arguments)
             except Problem as problem:
                 raise SystemExit(f"{header}: {name}({arguments}): no way to bind {problem}. Add it to generate.py.") from None
             if source not in seen:
                 seen.add(source)
-                out.append((kind, name, source))
+                out.append((kind, name, source, stubs))
     return out
 
 
 def main():
     compiler, root, folder = sys.argv[1:]
-    groups = {}
-    for kind, name, source in bindings(compiler, root):
-        groups.setdefault((kind == "methods", name), []).append(source)  # overloads stay together, in their order
+    groups, stubs = {}, {}
+    for kind, name, source, signatures in bindings(compiler, root):
+        part = PARTS.get(kind, "")
+        groups.setdefault((part, name), []).append(source)  # overloads stay together, in their order
+        stubs.setdefault(part, []).extend(signatures)
     units = [[] for _ in range(UNITS)]
     for i, sources in enumerate(groups.values()):
         units[i % UNITS].extend(sources)
@@ -257,6 +305,8 @@ def main():
         path = folder / f"ops_{i}.cpp"
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
+    parts = [(f"\nclass {part}:\n" if part else "") + "".join(signatures) for part, signatures in stubs.items()]
+    (folder / "ops.pyi").write_text("".join(parts))
 
 
 if __name__ == "__main__":

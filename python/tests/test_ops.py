@@ -145,4 +145,7 @@ def test_a_new_op_needs_no_binding(tmp_path):
     made = "".join(path.read_text() for path in (tmp_path / "made").glob("*.cpp"))
     assert 'm.def("wobble"' in made and 'on_tensor("wobble"' in made and 'on_tensor("wobble_"' in made
     assert re.search(r'm\.def\("wibble".*"dim"_a.*"strength"_a = 0\.5, "What wibbling is\."', made)
+    stub = (tmp_path / "made" / "ops.pyi").read_text()
+    assert "def wibble(input: Tensor, dim: int | Sequence[int] | None, strength: float = 0.5) -> Tensor:\n    'What wibbling is.'\n" in stub
+    assert "\ndef wobble(input: Tensor) -> Tensor" in stub and "    def wobble_(self) -> Tensor" in stub
     assert not hasattr(_core, "wobble")

@@ -1,0 +1,3 @@
+"""Saving and loading."""
+class State:
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> IncompatibleKeys: ...
