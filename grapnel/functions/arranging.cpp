@@ -105,6 +105,11 @@ std::vector<Tensor> meshgrid(TensorList tensors, std::string_view indexing) {
   return out;
 }
 
+std::vector<Tensor> meshgrid(std::initializer_list<Tensor> tensors, std::string_view indexing) {
+  GRAPNEL_CALL_SITE;
+  return meshgrid(TensorList(tensors.begin(), tensors.size()), indexing);
+}
+
 Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
   GRAPNEL_CALL_SITE;
   const int at = wrap_dim(dim, static_cast<int>(x.dim()), "unfold");
@@ -133,6 +138,15 @@ Tensor hstack(TensorList tensors) {
   std::vector<Tensor> columns;
   for (const Tensor& t : tensors) columns.push_back(t.dim() == 0 ? t.reshape({1}) : t);
   return cat(columns, !columns.empty() && columns[0].dim() > 1 ? 1 : 0);
+}
+
+Tensor vstack(std::initializer_list<Tensor> tensors) {
+  GRAPNEL_CALL_SITE;
+  return vstack(TensorList(tensors.begin(), tensors.size()));
+}
+Tensor hstack(std::initializer_list<Tensor> tensors) {
+  GRAPNEL_CALL_SITE;
+  return hstack(TensorList(tensors.begin(), tensors.size()));
 }
 
 Tensor Tensor::tile(IntArrayRef dims) const {
