@@ -48,10 +48,11 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<i
   GRAPNEL_CALL_SITE;
   if (!dim) return repeat_interleave(x.reshape({-1}), repeats, 0);
   const int at = wrap_dim(*dim, static_cast<int>(x.dim()), "repeat_interleave");
-  check(x.dim() > 0 && !is_floating(repeats.dtype()) && repeats.dim() <= 1 &&
-            (repeats.numel() == 1 || repeats.numel() == x.size(at)),
-        "repeat_interleave: repeats must be whole numbers, one or one for each of the elements, got ",
-        repeats.dtype(), " of shape ", repeats.shape(), " for x of shape ", x.shape(), ".");
+  check(
+      x.dim() > 0 && !is_floating(repeats.dtype()) && repeats.dim() <= 1 &&
+          (repeats.numel() == 1 || repeats.numel() == x.size(at)),
+      "repeat_interleave: repeats must be whole numbers, one or one for each of the elements, got ",
+      repeats.dtype(), " of shape ", repeats.shape(), " for x of shape ", x.shape(), ".");
   if (repeats.numel() == 1) return repeat_interleave(x, repeats.item<int64_t>(), at);
   std::vector<int64_t> index;
   const std::vector<int64_t> counts = to_vector<int64_t>(repeats.to(kInt64));

@@ -94,5 +94,15 @@ void save(const Tensor& tensor, const std::filesystem::path& path);
 void load(Tensor& tensor, const std::filesystem::path& path);
 void save(optim::Optimizer& optimizer, const std::filesystem::path& path);
 void load(optim::Optimizer& optimizer, const std::filesystem::path& path);
+// The same bytes in a stream. Reading takes all that is left of it.
+void save(nn::Module& module, std::ostream& stream);
+void load(nn::Module& module, std::istream& stream);
+void save(const Tensor& tensor, std::ostream& stream);
+void load(Tensor& tensor, std::istream& stream);
+void save(optim::Optimizer& optimizer, std::ostream& stream);
+void load(optim::Optimizer& optimizer, std::istream& stream);
+/// An archive to a stream, and from all that is left of one.
+void write_archive(const io::Archive& archive, std::ostream& stream);
+io::Archive read_archive(std::istream& stream);
 
 }  // namespace grapnel

@@ -119,9 +119,8 @@ TEST_CASE("an exception of a dataset is thrown where its batch is due") {
 
 TEST_CASE("transforms change examples, data, or whole batches") {
   auto twice = Squares(4)
-                   .map(transforms::Lambda<Example<>>([](Example<> e) {
-                     return Example<>{e.data + 1, e.target};
-                   }))
+                   .map(transforms::Lambda<Example<>>(
+                       [](Example<> e) { return Example<>{e.data + 1, e.target}; }))
                    .map(transforms::TensorLambda<>([](torch::Tensor t) { return t * 2; }))
                    .map(transforms::Stack<>());
   const std::vector<size_t> wanted{3, 0};

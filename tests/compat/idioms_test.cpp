@@ -41,7 +41,8 @@ torch::Tensor run(torch::Tensor x) {
 
 }  // namespace
 
-TEST_CASE("a program's own cross_entropy is found, and namespace torch::nn may be used as a whole") {
+TEST_CASE(
+    "a program's own cross_entropy is found, and namespace torch::nn may be used as a whole") {
   CHECK(program::loss() == doctest::Approx(-std::log(0.75)));
   CHECK(whole_namespace::run(torch::ones({1, 2})).sum().item<float>() == 4);
 }
@@ -53,7 +54,8 @@ TEST_CASE("tensors go to devices and types in every form") {
   CHECK(x.to(torch::kCPU, /*non_blocking=*/true).is_cpu());
   CHECK(x.to(torch::kInt64, /*non_blocking=*/false, /*copy=*/true).scalar_type() == torch::kInt64);
   CHECK(x.to(torch::zeros({1}, torch::kFloat64)).scalar_type() == torch::kFloat64);
-  CHECK(x.to(torch::TensorOptions().dtype(torch::kFloat64).device(torch::kCPU)).is_floating_point());
+  CHECK(
+      x.to(torch::TensorOptions().dtype(torch::kFloat64).device(torch::kCPU)).is_floating_point());
   CHECK(torch::Device("cpu").type() == torch::kCPU);
   CHECK(x.device().str() == "cpu");
   CHECK(torch::Device("cuda:1").index() == 1);
@@ -213,7 +215,8 @@ TEST_CASE("operators, extremes and random numbers have all forms") {
   CHECK(std::get<1>(torch::std_mean(torch::ones({3}))).item<float>() == 1);
   CHECK(torch::zeros({100}).random_(5).max().item<float>() <= 4);
   CHECK(torch::normal(3.0, 0.0, {2}).equal(torch::full({2}, 3.0)));
-  CHECK(torch::multinomial(torch::tensor({0.0, 1.0}), 3, true).equal(torch::ones({3}, torch::kLong)));
+  CHECK(
+      torch::multinomial(torch::tensor({0.0, 1.0}), 3, true).equal(torch::ones({3}, torch::kLong)));
   CHECK(torch::bernoulli(torch::ones({3})).equal(torch::ones({3})));
   auto y = torch::zeros({2, 3});
   y.unsqueeze_(0).resize_({6}).t_();
@@ -232,9 +235,8 @@ TEST_CASE("functional pads, resizes and samples") {
                                   .align_corners(false));
   CHECK(up.sizes() == torch::IntArrayRef({1, 1, 4, 4}));
   CHECK(up.mean().item<float>() == doctest::Approx(1.5));
-  CHECK(F::interpolate(x, F::InterpolateFuncOptions()
-                              .size(std::vector<int64_t>({4, 2}))
-                              .mode(torch::kNearest))
+  CHECK(F::interpolate(
+            x, F::InterpolateFuncOptions().size(std::vector<int64_t>({4, 2})).mode(torch::kNearest))
             .sum()
             .item<float>() == 12);
   CHECK(F::cosine_similarity(x, x, F::CosineSimilarityFuncOptions().dim(3)).sizes() ==
@@ -243,4 +245,41 @@ TEST_CASE("functional pads, resizes and samples") {
   auto hot = F::gumbel_softmax(torch::zeros({4, 3}), F::GumbelSoftmaxFuncOptions().hard(true));
   CHECK(hot.sum().item<float>() == doctest::Approx(4));
   CHECK(hot.max().item<float>() == doctest::Approx(1));
+}
+
+TEST_CASE("modules, tensors, lists and archives go through streams") {
+  torch::manual_seed(5);
+  torch::nn::Linear layer(3, 2), other(3, 2);
+  std::stringstream stream;
+  torch::save(layer, stream);
+  torch::load(other, stream);
+  CHECK(other->weight.equal(layer->weight));
+
+  std::stringstream second;
+  torch::save(torch::arange(4), second);
+  torch::Tensor x;
+  torch::load(x, second);
+  CHECK(x.equal(torch::arange(4)));
+
+  std::stringstream third;
+  torch::save(std::vector<torch::Tensor>{torch::ones({2}), torch::zeros({1})}, third);
+  std::vector<torch::Tensor> list;
+  torch::load(list, third);
+  REQUIRE(list.size() == 2);
+  CHECK(list[1].equal(torch::zeros({1})));
+
+  torch::serialize::OutputArchive out, inner;
+  inner.write("bias", torch::ones({2}));
+  out.write("weight", layer->weight);
+  out.write("inner", inner);
+  std::stringstream fourth;
+  out.save_to(fourth);
+  torch::serialize::InputArchive in, part;
+  in.load_from(fourth);
+  in.read("weight", x);
+  CHECK(x.equal(layer->weight));
+  in.read("inner", part);
+  CHECK(part.try_read("bias", x));
+  CHECK(x.size(0) == 2);
+  CHECK_FALSE(part.try_read("scale", x));
 }

@@ -50,7 +50,8 @@ struct Net : torch::nn::Module {
 };
 
 template <typename DataLoader>
-void train(Net& model, torch::Device device, DataLoader& loader, torch::optim::Optimizer& optimizer) {
+void train(Net& model, torch::Device device, DataLoader& loader,
+           torch::optim::Optimizer& optimizer) {
   model.train();
   for (auto& batch : loader) {
     auto data = batch.data.to(device), targets = batch.target.to(device);
@@ -91,7 +92,7 @@ TEST_CASE("a convolutional network learns from a loader, as in the first example
   auto loader = torch::data::make_data_loader<torch::data::samplers::RandomSampler>(
       std::move(dataset), torch::data::DataLoaderOptions().batch_size(16).workers(1));
   torch::optim::Adam optimizer(model.parameters(), torch::optim::AdamOptions(0.01));
-  for (int epoch = 0; epoch < 12; ++epoch) train(model, device, *loader, optimizer);
+  for (int epoch = 0; epoch < 25; ++epoch) train(model, device, *loader, optimizer);
   CHECK(accuracy(model, device, *loader, size) > 0.95);
 }
 
@@ -241,17 +242,19 @@ TEST_CASE("an LSTM tags the words of two sentences") {
   for (const auto& [words, tags] : data)
     for (const auto& word : words)
       word_index.emplace(word, static_cast<int64_t>(word_index.size()));
-  const auto prepare = [](const Words& words, const std::unordered_map<std::string, int64_t>& index) {
+  const auto prepare = [](const Words& words,
+                          const std::unordered_map<std::string, int64_t>& index) {
     std::vector<int64_t> out;
     for (const auto& word : words) out.push_back(index.at(word));
     return torch::tensor(out, torch::kLong);
   };
   Tagger model(6, 6, static_cast<int64_t>(word_index.size()), 3);
   torch::optim::SGD optimizer(model.parameters(), 0.1);
-  for (int epoch = 0; epoch < 150; ++epoch)
+  for (int epoch = 0; epoch < 400; ++epoch)
     for (const auto& [words, tags] : data) {
       model.zero_grad();
-      auto loss = torch::nll_loss(model.forward(prepare(words, word_index)), prepare(tags, tag_index));
+      auto loss =
+          torch::nll_loss(model.forward(prepare(words, word_index)), prepare(tags, tag_index));
       loss.backward();
       optimizer.step();
     }

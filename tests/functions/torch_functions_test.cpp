@@ -55,14 +55,14 @@ void check_values_and_gradients(const std::string& name, const Fn& fn) {
   Tensor loss = zeros({}, kFloat64);
   for (size_t i = 0; i < out.size(); ++i) {
     check_close(name + "/out." + std::to_string(i), out[i]);
-    if (flows(name, i))
-      loss = loss + (out[i] * recorded()[name + "/g." + std::to_string(i)]).sum();
+    if (flows(name, i)) loss = loss + (out[i] * recorded()[name + "/g." + std::to_string(i)]).sum();
   }
   CHECK_MESSAGE(!recorded().contains(name + "/out." + std::to_string(out.size())), name);
   if (!loss.requires_grad()) return;
   loss.backward();
   for (size_t i = 0; i < inputs.size(); ++i)
-    if (inputs[i].requires_grad()) check_close(name + "/gin." + std::to_string(i), inputs[i].grad());
+    if (inputs[i].requires_grad())
+      check_close(name + "/gin." + std::to_string(i), inputs[i].grad());
 }
 
 /// Finite differences of the results that have a gradient, and of the gradient.
@@ -109,8 +109,10 @@ struct Case {
   const char* name;
   Fn fn;
 };
-#define CASE(name, ...) \
-  Case { name, []([[maybe_unused]] const Tensors& in) { return as_list(__VA_ARGS__); } }
+#define CASE(name, ...)                                                           \
+  Case {                                                                          \
+    name, []([[maybe_unused]] const Tensors& in) { return as_list(__VA_ARGS__); } \
+  }
 
 void check_all(const std::vector<Case>& cases) {
   for (const Case& c : cases) {
@@ -128,27 +130,26 @@ TEST_CASE("activations made of other functions are PyTorch's") {
              CASE("hardtanh", hardtanh(in[0])), CASE("hardsigmoid", hardsigmoid(in[0])),
              CASE("hardswish", hardswish(in[0])), CASE("hardshrink", hardshrink(in[0])),
              CASE("softshrink", softshrink(in[0])), CASE("tanhshrink", tanhshrink(in[0])),
-             CASE("mish", mish(in[0])), CASE("softsign", softsign(in[0])), CASE("glu", glu(in[0], 0)),
-             CASE("elu", elu(in[0], 0.7, 1.5, 2.0)), CASE("logit", logit(in[0], 0.1)),
-             CASE("nan_to_num", nan_to_num(in[0], 1.0, 2.0)),
+             CASE("mish", mish(in[0])), CASE("softsign", softsign(in[0])),
+             CASE("glu", glu(in[0], 0)), CASE("elu", elu(in[0], 0.7, 1.5, 2.0)),
+             CASE("logit", logit(in[0], 0.1)), CASE("nan_to_num", nan_to_num(in[0], 1.0, 2.0)),
              CASE("isclose", isclose(in[0], in[1]))});
 }
 
 TEST_CASE("padding, resizing and transposed convolutions are PyTorch's") {
-  check_all(
-      {CASE("pad", pad(in[0], {1, 2, 0, 1}, PadMode::constant, 0.5)),
-       CASE("pad_negative", pad(in[0], {3, -2})),
-       CASE("pad_reflect", pad(in[0], {2, 1, 1, 3}, PadMode::reflect)),
-       CASE("pad_replicate", pad(in[0], {2, 0, 0, 3}, PadMode::replicate)),
-       CASE("pad_circular", pad(in[0], {2, 1, 4, 0}, PadMode::circular)),
-       CASE("interpolate", interpolate(in[0], {3, 8}, Interpolation::bilinear)),
-       CASE("interpolate_corners", interpolate(in[0], {7, 1}, Interpolation::bilinear, true)),
-       CASE("interpolate_nearest", interpolate(in[0], {3, 9})),
-       CASE("conv_transpose2d",
-            conv_transpose2d(in[0], in[1], in[2], {2, 1}, {1, 0}, {1, 0}, 1, {1, 2})),
-       CASE("conv_transpose1d", conv_transpose1d(in[0], in[1], {}, {3}, {1}, {2}, 2)),
-       CASE("pixel_shuffle", pixel_shuffle(in[0], 3)),
-       CASE("pixel_unshuffle", pixel_unshuffle(in[0], 2))});
+  check_all({CASE("pad", pad(in[0], {1, 2, 0, 1}, PadMode::constant, 0.5)),
+             CASE("pad_negative", pad(in[0], {3, -2})),
+             CASE("pad_reflect", pad(in[0], {2, 1, 1, 3}, PadMode::reflect)),
+             CASE("pad_replicate", pad(in[0], {2, 0, 0, 3}, PadMode::replicate)),
+             CASE("pad_circular", pad(in[0], {2, 1, 4, 0}, PadMode::circular)),
+             CASE("interpolate", interpolate(in[0], {3, 8}, Interpolation::bilinear)),
+             CASE("interpolate_corners", interpolate(in[0], {7, 1}, Interpolation::bilinear, true)),
+             CASE("interpolate_nearest", interpolate(in[0], {3, 9})),
+             CASE("conv_transpose2d",
+                  conv_transpose2d(in[0], in[1], in[2], {2, 1}, {1, 0}, {1, 0}, 1, {1, 2})),
+             CASE("conv_transpose1d", conv_transpose1d(in[0], in[1], {}, {3}, {1}, {2}, 2)),
+             CASE("pixel_shuffle", pixel_shuffle(in[0], 3)),
+             CASE("pixel_unshuffle", pixel_unshuffle(in[0], 2))});
 }
 
 TEST_CASE("rearranged elements are where PyTorch has them") {
@@ -165,7 +166,8 @@ TEST_CASE("rearranged elements are where PyTorch has them") {
 TEST_CASE("statistics and searches are PyTorch's") {
   check_all({CASE("std_mean", std_mean(in[0], {1})),
              CASE("var_mean", var_mean(in[0], {0, 2}, false, true)),
-             CASE("median", median(in[0], 1)), CASE("median_all", median(in[0])),
+             CASE("median", median(in[0], 1)),
+             CASE("median_all", median(in[0])),
              CASE("quantile_linear", quantile(in[0], in[1].detach(), 1)),
              CASE("quantile_lower", quantile(in[0], in[1].detach(), 1, false, "lower")),
              CASE("quantile_higher", quantile(in[0], in[1].detach(), 1, false, "higher")),
@@ -175,11 +177,13 @@ TEST_CASE("statistics and searches are PyTorch's") {
              CASE("count_nonzero", count_nonzero(in[0], {0})),
              CASE("bincount", bincount(in[0], {}, 6)),
              CASE("bincount_weights", bincount(in[0], in[1])),
-             CASE("histc", histc(in[0], 5, -1, 2)), CASE("histc_range", histc(in[0], 4)),
+             CASE("histc", histc(in[0], 5, -1, 2)),
+             CASE("histc_range", histc(in[0], 4)),
              CASE("searchsorted", searchsorted(in[0], in[1])),
              CASE("searchsorted_right", searchsorted(in[0], in[1], true)),
              CASE("searchsorted_rows", searchsorted(in[0], in[1])),
-             CASE("bucketize", bucketize(in[0], in[1], true)), CASE("unique", unique(in[0]))});
+             CASE("bucketize", bucketize(in[0], in[1], true)),
+             CASE("unique", unique(in[0]))});
 }
 
 TEST_CASE("distances, angles and products of many dimensions are PyTorch's") {
@@ -203,8 +207,10 @@ TEST_CASE("samples are drawn as often as their weights say, and from a generator
   const Tensor rows = multinomial(weights.expand({4000, 5}), 3);
   CHECK(std::get<0>(rows.sort(1)).equal(tensor({1, 2, 4}).expand({4000, 3})));
   CHECK(std::abs(rows.select(1, 0).eq(4).to(kFloat64).mean().item<double>() - 0.5) < 0.03);
-  CHECK_THROWS_WITH_AS(multinomial(weights, 4), doctest::Contains("cannot be drawn without"), Error);
-  CHECK_THROWS_WITH_AS(multinomial(tensor({1.0, -1.0}), 1), doctest::Contains("not negative"), Error);
+  CHECK_THROWS_WITH_AS(multinomial(weights, 4), doctest::Contains("cannot be drawn without"),
+                       Error);
+  CHECK_THROWS_WITH_AS(multinomial(tensor({1.0, -1.0}), 1), doctest::Contains("not negative"),
+                       Error);
 
   const Tensor p = tensor({0.0, 0.25, 1.0}).expand({20000, 3});
   CHECK(allclose(bernoulli(p).mean({0}), tensor({0.0, 0.25, 1.0}), 0, 0.02));
