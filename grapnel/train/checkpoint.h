@@ -101,8 +101,9 @@ void save(const Tensor& tensor, std::ostream& stream);
 void load(Tensor& tensor, std::istream& stream);
 void save(optim::Optimizer& optimizer, std::ostream& stream);
 void load(optim::Optimizer& optimizer, std::istream& stream);
-/// An archive to a stream, and from all that is left of one.
+/// The bytes of an archive into a stream.
 void write_archive(const io::Archive& archive, std::ostream& stream);
+/// An archive from all that is left of a stream.
 io::Archive read_archive(std::istream& stream);
 
 }  // namespace grapnel
