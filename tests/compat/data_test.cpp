@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 
 #include "grapnel/compat/torch.h"
@@ -37,6 +38,14 @@ struct Countdown : datasets::StatefulDataset<Countdown, std::vector<int>> {
     return out;
   }
   void reset() override { left = 5; }
+  void save(torch::serialize::OutputArchive& archive) const override {
+    archive.write("left", torch::tensor(left));
+  }
+  void load(torch::serialize::InputArchive& archive) override {
+    torch::Tensor t;
+    archive.read("left", t);
+    left = t.item<int>();
+  }
   torch::optional<size_t> size() const override { return 5; }
   int left = 0;
 };
@@ -177,6 +186,22 @@ TEST_CASE("processes share an epoch among them") {
   CHECK(std::set<size_t>(all.begin(), all.end()).size() == 10);
   samplers::DistributedSequentialSampler second(10, 2, 1);
   CHECK(second.next(2).value() == std::vector<size_t>{5, 6});
+}
+
+TEST_CASE("a sampler goes on where another one was") {
+  torch::manual_seed(3);
+  samplers::RandomSampler sampler(20), other(20);
+  sampler.next(7);
+  torch::serialize::OutputArchive out;
+  sampler.save(out);
+  std::stringstream stream;
+  out.save_to(stream);
+  torch::serialize::InputArchive in;
+  in.load_from(stream);
+  other.load(in);
+  CHECK(other.index() == 7);
+  CHECK(other.next(13).value() == sampler.next(13).value());
+  CHECK_FALSE(other.next(1).has_value());
 }
 
 TEST_CASE("MNIST is read from the files as they are published") {
