@@ -13,14 +13,15 @@ import re
 import subprocess
 import sys
 
-HEADERS = {"functions": "grapnel/functions/functions.h", "factories": "grapnel/functions/factories.h", "methods": "grapnel/tensor/tensor.h",
-           "one_call": "grapnel/functions/one_call.h", "init": "grapnel/nn/init.h"}
+FAMILIES = "functions", "one_call", "arranging", "geometry", "pointwise", "resizing", "sampling", "statistics"
+HEADERS = [("functions", f"grapnel/functions/{family}.h") for family in FAMILIES]
+HEADERS += [("factories", "grapnel/functions/factories.h"), ("methods", "grapnel/tensor/tensor.h"), ("init", "grapnel/nn/init.h")]
 NAMESPACES = {"init": "grapnel::nn::init"}  # others: grapnel
 UNITS = 4  # sources that the bindings are spread over, so that they compile side by side
 
 # Written by hand in src/, because Python says it in another way, or not offered, because Python has no use for it.
 SKIPPED = {
-    "functions": {"equal"},
+    "functions": {"equal", "interpolate", "unique"},
     "factories": {"tensor", "from_blob", "declare_stable"},
     "methods": {
         "defined", "dim", "size", "stride", "numel", "shape", "sizes", "strides", "storage_offset", "dtype", "scalar_type", "device", "options", "ndimension",
@@ -28,7 +29,7 @@ SKIPPED = {
         "index_put_", "requires_grad", "set_requires_grad", "requires_grad_", "grad_fn", "output_nr", "grad", "mutable_grad", "set_grad",
         "reset_grad", "zero_grad", "backward", "data", "tensor_data", "set_data", "_base", "name", "set_name", "register_hook", "is_leaf",
         "register_post_accumulate_grad_hook", "remove_hook", "impl", "impl_ptr", "handle", "toType", "element_size", "itemsize", "nbytes",
-        "mT", "is_view", "is_inference", "undefined", "retain_grad", "retains_grad", "to", "cpu",
+        "mT", "is_view", "is_inference", "undefined", "retain_grad", "retains_grad", "to", "cpu", "layout",
     },
 }
 # C++ type -> type of the caster in src/casters.h.
@@ -265,7 +266,7 @@ def binding(kind, comment, result, name, arguments_text):
 
 def bindings(compiler, root):
     out = []
-    for kind, header in HEADERS.items():
+    for kind, header in HEADERS:
         text = expanded(compiler, root, header)
         if kind == "methods":
             text = re.search(r"class Tensor \{(.*?)\n\s*private:", text, re.S)[1]
@@ -300,7 +301,8 @@ def main():
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for i, unit in enumerate(units):
-        text = ("// Made by python/generate.py from the public headers.\n#include \"python/src/nn_init.h\"\n\nnamespace grapnel::python {\n\n"
+        includes = "".join(f'#include "{header}"\n' for _, header in HEADERS)
+        text = (f"// Made by python/generate.py from the public headers.\n{includes}#include \"python/src/nn_init.h\"\n\nnamespace grapnel::python {{\n\n"
                 f"void bind_ops_{i}(nb::module_& m) {{\n  [[maybe_unused]] nb::module_ init = m.def_submodule(\"_init\");\n{''.join(unit)}}}\n\n}}  // namespace grapnel::python\n")
         path = folder / f"ops_{i}.cpp"
         if not path.exists() or path.read_text() != text:

@@ -5,6 +5,7 @@
     /tmp/torch/bin/python tools/record_torch.py
 
 Writes tests/nn/torch_layers.safetensors (layers: parameters, inputs, outputs and gradients),
+tests/functions/torch_functions.safetensors (the same of functions),
 tests/optim/torch_optim.safetensors (optimisers and schedules: every step), and tests/io/*.safetensors
 (files as Python writes them). All numbers are f64, so that a comparison sees formulas and not rounding.
 """
@@ -137,6 +138,42 @@ def layers():
     t.add("gru", nn.GRU(3, 4), x(5, 2, 3))
     t.add("gru_deep", nn.GRU(3, 4, num_layers=2, bidirectional=True), x(4, 2, 3), x(4, 2, 4))
     t.add("gru_unbatched", nn.GRU(3, 4), x(4, 3), x(1, 4))
+
+    # Behind all others, whose numbers would be other ones otherwise.
+    for name, module in {"celu": nn.CELU(0.5), "rrelu": nn.RReLU(), "threshold": nn.Threshold(0.3, -2.0), "hardshrink": nn.Hardshrink(0.7),
+                         "softshrink": nn.Softshrink(0.4), "tanhshrink": nn.Tanhshrink(), "softmin": nn.Softmin(1)}.items():
+        t.add(name, module, 3 * x(2, 5), train=False)
+    t.add("softmax2d", nn.Softmax2d(), x(2, 3, 2, 2))
+    t.add("batch_norm3d", nn.BatchNorm3d(2), x(2, 2, 3, 2, 2))
+    t.add("instance_norm1d", nn.InstanceNorm1d(3), x(2, 3, 5))
+    t.add("instance_norm2d", nn.InstanceNorm2d(3, affine=True, eps=1e-3), x(2, 3, 4, 2))
+    t.add("instance_norm2d_tracked", nn.InstanceNorm2d(2, affine=True, momentum=0.3, track_running_stats=True), x(3, 2, 4, 2))
+    t.add("instance_norm2d_eval", nn.InstanceNorm2d(2, track_running_stats=True), x(3, 2, 4, 2), train=False)
+    t.add("instance_norm3d", nn.InstanceNorm3d(2), x(2, 2, 3, 2, 2))
+    t.add("conv_transpose1d", nn.ConvTranspose1d(3, 4, 3, stride=2, padding=1, output_padding=1), x(2, 3, 5))
+    t.add("conv_transpose2d", nn.ConvTranspose2d(3, 2, (3, 2), stride=(2, 3), bias=False), x(2, 3, 4, 3))
+    t.add("conv_transpose2d_groups", nn.ConvTranspose2d(4, 6, 3, padding=1, groups=2, dilation=(1, 2)), x(2, 4, 4, 5))
+    t.add("conv_transpose2d_size", nn.ConvTranspose2d(2, 3, 3, stride=2, padding=1), x(1, 2, 3, 4),
+          call=lambda m, a: m(a, output_size=[6, 7]))
+    for name, module in {"reflection_pad1d": nn.ReflectionPad1d((2, 1)), "replication_pad1d": nn.ReplicationPad1d((0, 3)),
+                         "constant_pad1d": nn.ConstantPad1d((1, -1), 2.5)}.items():
+        t.add(name, module, x(2, 3, 4))
+    for name, module in {"reflection_pad2d": nn.ReflectionPad2d((1, 2, 0, 3)), "replication_pad2d": nn.ReplicationPad2d(2),
+                         "zero_pad2d": nn.ZeroPad2d((1, -1, 2, 0)), "constant_pad2d": nn.ConstantPad2d((0, 1, 2, 3), -1.5)}.items():
+        t.add(name, module, x(2, 2, 4, 5))
+    t.add("replication_pad3d", nn.ReplicationPad3d((1, 0, 2, 1, 0, 1)), x(1, 2, 2, 3, 2))
+    for name, module in {"upsample_nearest": nn.Upsample(scale_factor=2), "upsample_size": nn.Upsample(size=(7, 3)),
+                         "upsample_bilinear": nn.Upsample(scale_factor=(2.0, 1.5), mode="bilinear"),
+                         "upsample_corners": nn.Upsample(size=(5, 9), mode="bilinear", align_corners=True),
+                         "upsample_down": nn.Upsample(size=(2, 3), mode="bilinear"),
+                         "upsample_exact": nn.Upsample(size=(7, 3), mode="nearest-exact")}.items():
+        t.add(name, module, x(2, 2, 4, 5))
+    t.add("upsample_linear", nn.Upsample(scale_factor=3, mode="linear"), x(2, 2, 4))
+    t.add("upsample_trilinear", nn.Upsample(size=(3, 4, 5), mode="trilinear"), x(1, 2, 2, 3, 2))
+    t.add("pixel_shuffle", nn.PixelShuffle(2), x(2, 8, 3, 2))
+    t.add("pixel_unshuffle", nn.PixelUnshuffle(2), x(2, 3, 4, 6))
+    t.add("cosine_similarity", nn.CosineSimilarity(1), x(3, 4), x(3, 4))
+    t.add("pairwise_distance", nn.PairwiseDistance(3.0, keepdim=True), x(3, 4), x(3, 4))
     t.add("rnn", nn.RNN(3, 4, num_layers=2, bidirectional=True), x(5, 2, 3), x(4, 2, 4))
     t.add("rnn_relu", nn.RNN(3, 4, nonlinearity="relu", bias=False), x(5, 2, 3))
     t.add("lstm_cell", nn.LSTMCell(3, 4), x(2, 3), x(2, 4), x(2, 4), call=lambda m, a, h, c: m(a, (h, c)))
@@ -144,6 +181,95 @@ def layers():
     t.add("rnn_cell", nn.RNNCell(3, 4), x(2, 3))
     t.add("rnn_cell_relu", nn.RNNCell(3, 4, nonlinearity="relu"), x(2, 3), x(2, 4))
     return t.table
+
+
+def functions():
+    """Functions without parameters, by name: in.N, out.N and, of outputs with a gradient, g.N, and gin.N that comes back."""
+    table, f = {}, torch.nn.functional
+
+    def add(name, fn, *inputs):
+        inputs = [a.clone().requires_grad_() if a.is_floating_point() else a for a in inputs]
+        out = fn(*inputs)
+        torch.manual_seed(len(table))
+        loss = 0
+        for i, a in enumerate(inputs):
+            table[f"{name}/in.{i}"] = a.detach().clone().contiguous()
+        for i, y in enumerate(out if isinstance(out, (tuple, list)) else [out]):
+            table[f"{name}/out.{i}"] = y.detach().clone().contiguous()
+            if y.requires_grad:
+                g = torch.randn_like(y)
+                table[f"{name}/g.{i}"] = g.clone().contiguous()
+                loss = loss + (y * g).sum()
+        if isinstance(loss, torch.Tensor):
+            loss.backward()
+            for i, a in enumerate(inputs):
+                if a.grad is not None:
+                    table[f"{name}/gin.{i}"] = a.grad.clone().contiguous()
+
+    torch.manual_seed(3)
+    x = lambda *shape: torch.randn(*shape)
+    some = torch.tensor([-3.5, -3.0, -1.2, -0.5, -0.1, 0.2, 0.5, 1.7, 3.0, 4.2])
+    for name in "selu", "celu", "relu6", "hardtanh", "hardswish", "hardshrink", "softshrink", "tanhshrink", "mish", "softsign":
+        add(name, getattr(f, name), some[some.abs() != 3] if name == "hardswish" else some[some.abs() != 0.5])
+    # The gradient of PyTorch's own has a sixth in f32.
+    add("hardsigmoid", lambda a: f.relu6(a + 3) / 6, some[some.abs() != 3])
+    add("glu", lambda a: f.glu(a, 0), x(4, 3))
+    add("elu", lambda a: torch.ops.aten.elu(a, 0.7, 1.5, 2.0), x(7))
+    add("logit", lambda a: torch.logit(a, 0.1), torch.tensor([0.05, 0.2, 0.6, 0.95]))
+    add("nan_to_num", lambda a: torch.nan_to_num(a, 1.0, 2.0), torch.tensor([1.5, float("nan"), float("inf"), -float("inf")]))
+    add("isclose", torch.isclose, torch.tensor([1.0, 1.0, float("inf"), float("nan")]), torch.tensor([1.0 + 1e-7, 1.1, float("inf"), float("nan")]))
+    add("pad", lambda a: f.pad(a, (1, 2, 0, 1), value=0.5), x(2, 3, 4))
+    add("pad_negative", lambda a: f.pad(a, (3, -2)), x(2, 5))
+    add("pad_reflect", lambda a: f.pad(a, (2, 1, 1, 3), mode="reflect"), x(1, 2, 4, 3))
+    add("pad_replicate", lambda a: f.pad(a, (2, 0, 0, 3), mode="replicate"), x(1, 2, 4, 3))
+    add("pad_circular", lambda a: f.pad(a, (2, 1, 4, 0), mode="circular"), x(1, 2, 4, 3))
+    add("interpolate", lambda a: f.interpolate(a, (3, 8), mode="bilinear"), x(2, 2, 5, 4))
+    add("interpolate_corners", lambda a: f.interpolate(a, (7, 1), mode="bilinear", align_corners=True), x(1, 2, 3, 4))
+    add("interpolate_nearest", lambda a: f.interpolate(a, (3, 9)), x(1, 2, 5, 4))
+    add("conv_transpose2d", lambda a, w, b: f.conv_transpose2d(a, w, b, (2, 1), (1, 0), (1, 0), 1, (1, 2)), x(2, 3, 4, 3), x(3, 2, 3, 2), x(2))
+    add("conv_transpose1d", lambda a, w: f.conv_transpose1d(a, w, None, 3, 1, 2, 2), x(2, 4, 5), x(4, 3, 4))
+    add("pixel_shuffle", lambda a: f.pixel_shuffle(a, 3), x(9, 2, 3))
+    add("pixel_unshuffle", lambda a: f.pixel_unshuffle(a, 2), x(2, 1, 4, 2))
+    add("repeat_interleave", lambda a: a.repeat_interleave(3, 1), x(2, 3))
+    add("repeat_interleave_flat", lambda a: a.repeat_interleave(2), x(2, 3))
+    add("repeat_interleave_each", lambda a, n: a.repeat_interleave(n, 1), x(2, 3), torch.tensor([2, 0, 3]))
+    add("tile", lambda a: a.tile((2, 1, 3)), x(2, 3))
+    add("diag", torch.diag, x(3))
+    add("diag_matrix", lambda a: torch.diag(a, -1), x(3, 4))
+    add("diag_embed", lambda a: torch.diag_embed(a, -2), x(2, 3))
+    add("diag_above", lambda a: torch.diag(a, 1), x(2))
+    add("meshgrid", lambda a, b: torch.meshgrid(a, b, indexing="ij"), x(3), x(2))
+    add("meshgrid_xy", lambda a, b, c: torch.meshgrid(a, b, c, indexing="xy"), x(3), x(2), x(2))
+    add("unfold", lambda a: a.unfold(1, 3, 2), x(2, 8))
+    add("vstack", lambda a, b: torch.vstack((a, b)), x(3), x(2, 3))
+    add("hstack", lambda a, b: torch.hstack((a, b)), x(2, 3), x(2, 1))
+    add("std_mean", lambda a: torch.std_mean(a, 1), x(3, 4))
+    add("var_mean", lambda a: torch.var_mean(a, (0, 2), unbiased=False, keepdim=True), x(3, 4, 2))
+    add("median", lambda a: torch.median(a, 1), x(3, 4))
+    add("median_all", torch.median, x(3, 3))
+    for way in "linear", "lower", "higher", "nearest", "midpoint":
+        add(f"quantile_{way}", lambda a, q: torch.quantile(a, q.detach(), 1, interpolation=way), x(3, 6), torch.tensor([0.0, 0.3, 0.5, 0.77, 1.0]))
+    add("quantile_all", lambda a: torch.quantile(a, 0.4), x(3, 6))
+    add("count_nonzero", lambda a: torch.count_nonzero(a, 0), torch.tensor([[0, 2, 0], [3, 1, 0]]))
+    add("bincount", lambda a: torch.bincount(a, minlength=6), torch.tensor([1, 4, 1, 0, 1]))
+    add("bincount_weights", lambda a, w: torch.bincount(a, w.detach()), torch.tensor([1, 4, 1, 0, 1]), x(5))
+    add("histc", lambda a: torch.histc(a.detach(), 5, -1, 2), torch.tensor([-2.0, -1.0, -0.4, 0.2, 0.21, 1.9, 2.0, 2.5]))
+    add("histc_range", lambda a: torch.histc(a.detach(), 4), torch.tensor([1.0, 2.0, 2.5, 3.0, 5.0]))
+    edges, probes = torch.tensor([-1.0, 0.5, 0.5, 2.0, 7.0]), torch.tensor([[-3.0, -1.0, 0.5], [0.6, 7.0, 9.0]])
+    add("searchsorted", torch.searchsorted, edges, probes)
+    add("searchsorted_right", lambda s, v: torch.searchsorted(s, v, right=True), edges, probes)
+    add("searchsorted_rows", torch.searchsorted, torch.tensor([[1.0, 2.0, 3.0], [0.0, 0.5, 9.0]]), torch.tensor([[2.5, 0.0], [0.5, 4.0]]))
+    add("bucketize", lambda v, s: torch.bucketize(v, s, right=True), probes, edges)
+    add("unique", lambda a: torch.unique(a, return_inverse=True, return_counts=True), torch.tensor([[3, 1, 3], [7, 1, -2]]))
+    add("cosine_similarity", lambda a, b: f.cosine_similarity(a, b, 0), x(3, 4), x(3, 4))
+    add("pairwise_distance", f.pairwise_distance, x(3, 4), x(3, 4))
+    for p in 1.0, 2.0, 3.0, float("inf"):
+        add(f"cdist_{p}", lambda a, b: torch.cdist(a, b, p), x(2, 3, 4), x(2, 5, 4))
+    add("cross", lambda a, b: torch.linalg.cross(a, b, dim=1), x(2, 3), x(2, 3))
+    add("tensordot", torch.tensordot, x(2, 3, 4), x(3, 4, 5))
+    add("tensordot_dims", lambda a, b: torch.tensordot(a, b, ([1, 0], [0, 2])), x(2, 3, 4), x(3, 4, 2))
+    add("logspace", lambda n: torch.logspace(-1, 2, 7) + 0 * n, torch.tensor(0))
+    return table
 
 
 def optimisers():
@@ -250,6 +376,7 @@ def files():
 def main():
     files()
     save_file(layers(), ROOT / "tests/nn/torch_layers.safetensors")
+    save_file(functions(), ROOT / "tests/functions/torch_functions.safetensors")
     save_file(optimisers(), ROOT / "tests/optim/torch_optim.safetensors")
 
 

@@ -48,10 +48,11 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<i
   GRAPNEL_CALL_SITE;
   if (!dim) return repeat_interleave(x.reshape({-1}), repeats, 0);
   const int at = wrap_dim(*dim, static_cast<int>(x.dim()), "repeat_interleave");
-  check(x.dim() > 0 && !is_floating(repeats.dtype()) && repeats.dim() <= 1 &&
-            (repeats.numel() == 1 || repeats.numel() == x.size(at)),
-        "repeat_interleave: repeats must be whole numbers, one or one for each of the elements, got ",
-        repeats.dtype(), " of shape ", repeats.shape(), " for x of shape ", x.shape(), ".");
+  check(
+      x.dim() > 0 && !is_floating(repeats.dtype()) && repeats.dim() <= 1 &&
+          (repeats.numel() == 1 || repeats.numel() == x.size(at)),
+      "repeat_interleave: repeats must be whole numbers, one or one for each of the elements, got ",
+      repeats.dtype(), " of shape ", repeats.shape(), " for x of shape ", x.shape(), ".");
   if (repeats.numel() == 1) return repeat_interleave(x, repeats.item<int64_t>(), at);
   std::vector<int64_t> index;
   const std::vector<int64_t> counts = to_vector<int64_t>(repeats.to(kInt64));
@@ -105,6 +106,11 @@ std::vector<Tensor> meshgrid(TensorList tensors, std::string_view indexing) {
   return out;
 }
 
+std::vector<Tensor> meshgrid(std::initializer_list<Tensor> tensors, std::string_view indexing) {
+  GRAPNEL_CALL_SITE;
+  return meshgrid(TensorList(tensors.begin(), tensors.size()), indexing);
+}
+
 Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
   GRAPNEL_CALL_SITE;
   const int at = wrap_dim(dim, static_cast<int>(x.dim()), "unfold");
@@ -133,6 +139,15 @@ Tensor hstack(TensorList tensors) {
   std::vector<Tensor> columns;
   for (const Tensor& t : tensors) columns.push_back(t.dim() == 0 ? t.reshape({1}) : t);
   return cat(columns, !columns.empty() && columns[0].dim() > 1 ? 1 : 0);
+}
+
+Tensor vstack(std::initializer_list<Tensor> tensors) {
+  GRAPNEL_CALL_SITE;
+  return vstack(TensorList(tensors.begin(), tensors.size()));
+}
+Tensor hstack(std::initializer_list<Tensor> tensors) {
+  GRAPNEL_CALL_SITE;
+  return hstack(TensorList(tensors.begin(), tensors.size()));
 }
 
 Tensor Tensor::tile(IntArrayRef dims) const {

@@ -1,6 +1,7 @@
 /// Elements in another arrangement: repeated, cut into windows, put on a diagonal, spread to grids.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <vector>
 
@@ -28,12 +29,16 @@ Tensor diag_embed(const Tensor& x, int64_t offset = 0);
 /// Vectors as the coordinates of a grid: one tensor for each, in the shape of the grid. `indexing`
 /// is "ij", or "xy" to exchange the first two.
 std::vector<Tensor> meshgrid(TensorList tensors, std::string_view indexing = "ij");
+std::vector<Tensor> meshgrid(std::initializer_list<Tensor> tensors,
+                             std::string_view indexing = "ij");
 /// Views of all windows of `size` elements along `dim`, every `step` elements; they become the last
 /// dimension.
 Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step);
 /// Tensors one above the other: along the first dimension, which vectors get.
 Tensor vstack(TensorList tensors);
+Tensor vstack(std::initializer_list<Tensor> tensors);
 /// Tensors side by side: along the second dimension, vectors along their only one.
 Tensor hstack(TensorList tensors);
+Tensor hstack(std::initializer_list<Tensor> tensors);
 
 }  // namespace grapnel

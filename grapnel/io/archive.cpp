@@ -91,25 +91,44 @@ Archive Archive::copy() const {
   return out;
 }
 
-void Archive::save(const std::filesystem::path& path) const {
+std::string Archive::json_of_values() const {
   json values = json::object();
   for (const auto& [name, value] : values_) values[name] = to_json(value);
+  return json{{"version", format_version}, {"values", values}}.dump();
+}
+
+namespace {
+template <class Fn>
+auto with_texts_checked(const std::string& source, Fn&& fn) {
   try {
-    save_safetensors(
-        path, tensors_,
-        {{metadata_key, json{{"version", format_version}, {"values", values}}.dump()}});
+    return fn();
   } catch (const json::type_error&) {
-    fail(path.string(), ": a name or a text is not valid UTF-8.");
+    fail(source, ": a name or a text is not valid UTF-8.");
   }
+}
+}  // namespace
+
+void Archive::save(const std::filesystem::path& path) const {
+  with_texts_checked(path.string(),
+                     [&] { save_safetensors(path, tensors_, {{metadata_key, json_of_values()}}); });
+}
+std::string Archive::bytes() const {
+  return with_texts_checked("archive", [&] {
+    return format_safetensors(tensors_, {{metadata_key, json_of_values()}}, "archive");
+  });
 }
 
 Archive Archive::load(const std::filesystem::path& path) {
-  Safetensors file = load_safetensors(path);
+  return from(load_safetensors(path), path.string());
+}
+Archive Archive::parse(std::span<const std::byte> bytes, const std::string& source) {
+  return from(parse_safetensors(bytes, source), source);
+}
+Archive Archive::from(Safetensors file, const std::string& source) {
   Archive out;
   out.tensors_ = std::move(file.tensors);
   const auto it = file.metadata.find(metadata_key);
   if (it == file.metadata.end()) return out;
-  const std::string source = path.string();
   check_json_depth(it->second, source);
   const json root = json::parse(it->second, nullptr, /*allow_exceptions=*/false);
   check(root.is_object() && root.contains("version") && root["version"].is_number_integer(), source,

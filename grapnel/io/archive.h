@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <variant>
 
@@ -37,11 +38,17 @@ class Archive {
 
   /// Atomic: see Note [Atomic files] in io/file.h.
   void save(const std::filesystem::path& path) const;
+  /// What the file would hold.
+  std::string bytes() const;
+  /// Reads what bytes() made; `source` names it in messages.
+  static Archive parse(std::span<const std::byte> bytes, const std::string& source = "archive");
   /// Refuses files of another version, and files that are no archives unless they are plain
   /// safetensors.
   static Archive load(const std::filesystem::path& path);
 
  private:
+  std::string json_of_values() const;
+  static Archive from(Safetensors file, const std::string& source);
   NamedTensors tensors_{"Tensor"};
   std::map<std::string, Value> values_;
 };

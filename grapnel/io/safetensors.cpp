@@ -103,15 +103,30 @@ Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::strin
   });
 }
 
-void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                      const TextMap& metadata, Durable durable) {
+namespace {
+
+/// A file before it is written: its header, and the tensors in their order.
+struct Laid {
+  std::string header;
+  std::vector<Tensor> tensors;
+
+  /// Hands all bytes, piece by piece, to `write(memory, count)`.
+  void write_to(const auto& write) const {
+    const uint64_t header_bytes = header.size();
+    write(&header_bytes, sizeof header_bytes);
+    write(header.data(), header.size());
+    for (const Tensor& t : tensors) write(t.data_ptr(), static_cast<size_t>(t.nbytes()));
+  }
+};
+
+Laid lay_out(const std::string& source, const NamedTensors& tensors, const TextMap& metadata) {
   SafetensorsHeader header{.entries = {}, .metadata = metadata};
   std::vector<std::pair<SafetensorsEntry*, Tensor>> order;
   header.entries.reserve(tensors.size());
   for (const auto& item : tensors) {
-    check(item->defined(), path.string(), ": the tensor '", item.key(),
+    check(item->defined(), source, ": the tensor '", item.key(),
           "' is undefined and cannot be saved.");
-    check(item.key() != "__metadata__", path.string(),
+    check(item.key() != "__metadata__", source,
           ": a tensor cannot be called __metadata__, which the format uses itself.");
     header.entries.push_back(
         {.name = item.key(), .dtype = name_of(item->dtype()), .shape = item->shape().vec()});
@@ -129,16 +144,30 @@ void save_safetensors(const std::filesystem::path& path, const NamedTensors& ten
   }
   std::string text = write_safetensors_header(header);
   text.append(-text.size() % 8, ' ');
-  check(text.size() <= most_header_bytes, path.string(), ": the names and metadata take ",
-        text.size(), " bytes; the format allows ", most_header_bytes, ".");
-  const uint64_t header_bytes = text.size();
+  check(text.size() <= most_header_bytes, source, ": the names and metadata take ", text.size(),
+        " bytes; the format allows ", most_header_bytes, ".");
+  Laid out{.header = std::move(text), .tensors = {}};
+  for (auto& [entry, tensor] : order) out.tensors.push_back(std::move(tensor));
+  return out;
+}
 
+}  // namespace
+
+void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
+                      const TextMap& metadata, Durable durable) {
+  const Laid laid = lay_out(path.string(), tensors, metadata);
   AtomicFile file(path, durable);
-  file.write(&header_bytes, sizeof header_bytes);
-  file.write(text);
-  for (const auto& [entry, tensor] : order)
-    file.write(tensor.data_ptr(), static_cast<size_t>(tensor.nbytes()));
+  laid.write_to([&](const void* memory, size_t count) { file.write(memory, count); });
   file.commit();
+}
+
+std::string format_safetensors(const NamedTensors& tensors, const TextMap& metadata,
+                               const std::string& source) {
+  std::string out;
+  lay_out(source, tensors, metadata).write_to([&](const void* memory, size_t count) {
+    out.append(static_cast<const char*>(memory), count);
+  });
+  return out;
 }
 
 }  // namespace grapnel::io

@@ -37,6 +37,9 @@ struct Safetensors {
 /// Tensors of any layout; undefined ones are refused.
 void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                       const TextMap& metadata = {}, Durable durable = Durable::yes);
+/// The bytes of such a file.
+std::string format_safetensors(const NamedTensors& tensors, const TextMap& metadata = {},
+                               const std::string& source = "safetensors");
 /// Reads all tensors of a file.
 Safetensors load_safetensors(const std::filesystem::path& path);
 /// The same from memory; `source` names it in messages.

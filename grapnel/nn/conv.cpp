@@ -52,6 +52,14 @@ void start_weights(const Tensor& weight, const Tensor& bias) {
   init::uniform_(bias, -bound, bound);
 }
 
+/// A weight whose sizes begin with `channels`, and a bias if there is to be one.
+void register_weights(auto& conv, Shape channels) {
+  for (const int64_t k : *conv.options.kernel_size()) channels.push_back(k);
+  conv.weight = conv.register_parameter("weight", empty(channels));
+  conv.bias = conv.register_parameter(
+      "bias", conv.options.bias() ? empty({conv.options.out_channels()}) : Tensor());
+}
+
 template <size_t D>
 void check_channels(const char* name, const auto& options) {
   check(options.in_channels() > 0 && options.out_channels() > 0, name, D,
@@ -77,11 +85,7 @@ ConvNdImpl<D, Derived>::ConvNdImpl(const ConvOptions<D>& options_) : options(opt
 
 template <size_t D, class Derived>
 void ConvNdImpl<D, Derived>::reset() {
-  Shape shape{options.out_channels(), options.in_channels() / options.groups()};
-  for (const int64_t k : *options.kernel_size()) shape.push_back(k);
-  weight = this->register_parameter("weight", empty(shape));
-  bias =
-      this->register_parameter("bias", options.bias() ? empty({options.out_channels()}) : Tensor());
+  register_weights(*this, {options.out_channels(), options.in_channels() / options.groups()});
   reset_parameters();
 }
 
@@ -144,11 +148,7 @@ ConvTransposeNdImpl<D, Derived>::ConvTransposeNdImpl(const ConvTransposeOptions<
 
 template <size_t D, class Derived>
 void ConvTransposeNdImpl<D, Derived>::reset() {
-  Shape shape{options.in_channels(), options.out_channels() / options.groups()};
-  for (const int64_t k : *options.kernel_size()) shape.push_back(k);
-  weight = this->register_parameter("weight", empty(shape));
-  bias =
-      this->register_parameter("bias", options.bias() ? empty({options.out_channels()}) : Tensor());
+  register_weights(*this, {options.in_channels(), options.out_channels() / options.groups()});
   reset_parameters();
 }
 

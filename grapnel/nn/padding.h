@@ -30,20 +30,20 @@ void print_pad(std::ostream& stream, const char* name, IntArrayRef padding);
 }
 
 // All have the same face: [batch, channels, ...] to a larger one.
-#define GRAPNEL_PAD(Name, D, mode)                                                         \
-  using Name##Options = PadOptions<D>;                                                     \
-  class Name##Impl : public Cloneable<Name##Impl> {                                        \
-   public:                                                                                 \
-    explicit Name##Impl(const Name##Options& options_) : options(options_) {}              \
+#define GRAPNEL_PAD(Name, D, mode)                                                             \
+  class Name##Impl : public Cloneable<Name##Impl> {                                            \
+   public:                                                                                     \
+    explicit Name##Impl(const PadOptions<D>& options_) : options(options_) {}                  \
     explicit Name##Impl(ExpandingArray<2 * D> padding) : Name##Impl(PadOptions<D>(padding)) {} \
-    void reset() override {}                                                               \
-    void pretty_print(std::ostream& stream) const override {                               \
-      detail::print_pad(stream, #Name, options.padding());                                 \
-    }                                                                                      \
-    Tensor forward(const Tensor& input) { return pad(input, options.padding(), mode); }    \
-    Name##Options options;                                                                 \
-  };                                                                                       \
-  GRAPNEL_MODULE(Name)
+    void reset() override {}                                                                   \
+    void pretty_print(std::ostream& stream) const override {                                   \
+      detail::print_pad(stream, #Name, options.padding());                                     \
+    }                                                                                          \
+    Tensor forward(const Tensor& input) { return pad(input, options.padding(), mode); }        \
+    PadOptions<D> options;                                                                     \
+  };                                                                                           \
+  GRAPNEL_MODULE(Name);                                                                        \
+  using Name##Options = PadOptions<D>
 /// Pads with the mirrored input.
 GRAPNEL_PAD(ReflectionPad1d, 1, PadMode::reflect);
 /// Pads with the mirrored input.
@@ -64,23 +64,23 @@ GRAPNEL_PAD(ZeroPad2d, 2, PadMode::constant);
 GRAPNEL_PAD(ZeroPad3d, 3, PadMode::constant);
 #undef GRAPNEL_PAD
 
-#define GRAPNEL_PAD(Name, D)                                                                  \
-  using Name##Options = ConstantPadOptions<D>;                                                \
-  class Name##Impl : public Cloneable<Name##Impl> {                                           \
-   public:                                                                                    \
-    explicit Name##Impl(const Name##Options& options_) : options(options_) {}                 \
-    Name##Impl(ExpandingArray<2 * D> padding, double value)                                   \
-        : Name##Impl(Name##Options(padding, value)) {}                                        \
-    void reset() override {}                                                                  \
-    void pretty_print(std::ostream& stream) const override {                                  \
-      detail::print_pad(stream, #Name, options.padding());                                    \
-    }                                                                                         \
-    Tensor forward(const Tensor& input) {                                                     \
-      return pad(input, options.padding(), PadMode::constant, options.value());               \
-    }                                                                                         \
-    Name##Options options;                                                                    \
-  };                                                                                          \
-  GRAPNEL_MODULE(Name)
+#define GRAPNEL_PAD(Name, D)                                                          \
+  class Name##Impl : public Cloneable<Name##Impl> {                                   \
+   public:                                                                            \
+    explicit Name##Impl(const ConstantPadOptions<D>& options_) : options(options_) {} \
+    Name##Impl(ExpandingArray<2 * D> padding, double value)                           \
+        : Name##Impl(ConstantPadOptions<D>(padding, value)) {}                        \
+    void reset() override {}                                                          \
+    void pretty_print(std::ostream& stream) const override {                          \
+      detail::print_pad(stream, #Name, options.padding());                            \
+    }                                                                                 \
+    Tensor forward(const Tensor& input) {                                             \
+      return pad(input, options.padding(), PadMode::constant, options.value());       \
+    }                                                                                 \
+    ConstantPadOptions<D> options;                                                    \
+  };                                                                                  \
+  GRAPNEL_MODULE(Name);                                                               \
+  using Name##Options = ConstantPadOptions<D>
 /// Pads with a number.
 GRAPNEL_PAD(ConstantPad1d, 1);
 /// Pads with a number.

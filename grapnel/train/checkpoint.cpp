@@ -249,29 +249,48 @@ bool Checkpoint::resume(const std::filesystem::path& path) {
 
 // --- single things ---
 
-void save(nn::Module& module, const std::filesystem::path& path) {
+void write_archive(const io::Archive& archive, std::ostream& stream) {
+  const std::string bytes = archive.bytes();
+  stream.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  check(stream.good(), "save: the stream took not all of ", bytes.size(), " bytes.");
+}
+io::Archive read_archive(std::istream& stream) {
+  const std::string bytes{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  check(!stream.bad(), "load: the stream could not be read.");
+  return io::Archive::parse(std::as_bytes(std::span(bytes)), "stream");
+}
+
+namespace {
+io::Archive archive_of(nn::Module& module) {
   io::Archive out;
   write_module(out, module);
-  out.save(path);
+  return out;
 }
-void load(nn::Module& module, const std::filesystem::path& path) {
-  read_module(io::Archive::load(path), module);
-}
-void save(const Tensor& tensor, const std::filesystem::path& path) {
+io::Archive archive_of(const Tensor& tensor) {
   io::Archive out;
   out.write("value", tensor);
-  out.save(path);
+  return out;
 }
-void load(Tensor& tensor, const std::filesystem::path& path) {
-  tensor = io::Archive::load(path).tensor("value");
-}
-void save(optim::Optimizer& optimizer, const std::filesystem::path& path) {
+io::Archive archive_of(optim::Optimizer& optimizer) {
   io::Archive out;
   write_optimizer(out, optimizer);
-  out.save(path);
+  return out;
 }
-void load(optim::Optimizer& optimizer, const std::filesystem::path& path) {
-  read_optimizer(io::Archive::load(path), optimizer);
-}
+void take(const io::Archive& in, nn::Module& module) { read_module(in, module); }
+void take(const io::Archive& in, Tensor& tensor) { tensor = in.tensor("value"); }
+void take(const io::Archive& in, optim::Optimizer& optimizer) { read_optimizer(in, optimizer); }
+}  // namespace
+
+#define GRAPNEL_DEFINE(Saved, Loaded)                                                         \
+  void save(Saved value, const std::filesystem::path& path) { archive_of(value).save(path); } \
+  void load(Loaded value, const std::filesystem::path& path) {                                \
+    take(io::Archive::load(path), value);                                                     \
+  }                                                                                           \
+  void save(Saved value, std::ostream& stream) { write_archive(archive_of(value), stream); }  \
+  void load(Loaded value, std::istream& stream) { take(read_archive(stream), value); }
+GRAPNEL_DEFINE(nn::Module&, nn::Module&)
+GRAPNEL_DEFINE(const Tensor&, Tensor&)
+GRAPNEL_DEFINE(optim::Optimizer&, optim::Optimizer&)
+#undef GRAPNEL_DEFINE
 
 }  // namespace grapnel

@@ -94,5 +94,16 @@ void save(const Tensor& tensor, const std::filesystem::path& path);
 void load(Tensor& tensor, const std::filesystem::path& path);
 void save(optim::Optimizer& optimizer, const std::filesystem::path& path);
 void load(optim::Optimizer& optimizer, const std::filesystem::path& path);
+// The same bytes in a stream. Reading takes all that is left of it.
+void save(nn::Module& module, std::ostream& stream);
+void load(nn::Module& module, std::istream& stream);
+void save(const Tensor& tensor, std::ostream& stream);
+void load(Tensor& tensor, std::istream& stream);
+void save(optim::Optimizer& optimizer, std::ostream& stream);
+void load(optim::Optimizer& optimizer, std::istream& stream);
+/// The bytes of an archive into a stream.
+void write_archive(const io::Archive& archive, std::ostream& stream);
+/// An archive from all that is left of a stream.
+io::Archive read_archive(std::istream& stream);
 
 }  // namespace grapnel

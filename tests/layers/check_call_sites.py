@@ -9,7 +9,8 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2] / "grapnel"
-HEADERS = ["functions/functions.h", "functions/factories.h", "functions/random.h", "nn/functional.h", "nn/utils.h", "tensor/tensor.h"]
+FUNCTIONS = "functions", "arranging", "factories", "geometry", "padding", "pointwise", "random", "resizing", "sampling", "statistics"
+HEADERS = [f"functions/{name}.h" for name in FUNCTIONS] + ["nn/functional.h", "nn/utils.h", "tensor/tensor.h"]
 SOURCES = sorted(ROOT.glob("functions/*.cpp")) + [ROOT / "nn/functional.cpp", ROOT / "nn/utils.cpp"]
 WITHOUT = {"tensor", "empty", "empty_strided", "empty_like", "from_blob", "reduced", "Tensor::to"}
 FUNCTION = re.compile(r"^(?:Tensor&?|std::tuple<[^\n]*>|std::vector<Tensor>|variable_list|void) "

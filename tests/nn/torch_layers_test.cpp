@@ -156,6 +156,85 @@ TEST_CASE("pooling layers give PyTorch's values and gradients") {
   compare("adaptive_max_pool2d", nn::AdaptiveMaxPool2d(nn::AdaptiveMaxPool2dOptions({2, 3})));
 }
 
+TEST_CASE("more activations and norms give PyTorch's values and gradients") {
+  compare("celu", nn::CELU(nn::CELUOptions().alpha(0.5)));
+  nn::RReLU rrelu;
+  rrelu->eval();
+  compare("rrelu", rrelu);
+  compare("threshold", nn::Threshold(0.3, -2.0));
+  compare("hardshrink", nn::Hardshrink(0.7));
+  compare("softshrink", nn::Softshrink(0.4));
+  compare("tanhshrink", nn::Tanhshrink());
+  compare("softmin", nn::Softmin(1));
+  compare("softmax2d", nn::Softmax2d());
+  compare("batch_norm3d", nn::BatchNorm3d(2));
+  compare("instance_norm1d", nn::InstanceNorm1d(3));
+  compare("instance_norm2d",
+          nn::InstanceNorm2d(nn::InstanceNorm2dOptions(3).affine(true).eps(1e-3)));
+  compare("instance_norm2d_tracked",
+          nn::InstanceNorm2d(
+              nn::InstanceNorm2dOptions(2).affine(true).momentum(0.3).track_running_stats(true)));
+  nn::InstanceNorm2d still(nn::InstanceNorm2dOptions(2).track_running_stats(true));
+  still->eval();
+  compare("instance_norm2d_eval", still);
+  compare("instance_norm3d", nn::InstanceNorm3d(2));
+  CHECK(nn::InstanceNorm1d(3)(ones({3, 5})).shape() == Shape{3, 5});
+}
+
+TEST_CASE("transposed convolutions give PyTorch's values and gradients") {
+  using Options = nn::ConvTranspose2dOptions;
+  compare("conv_transpose1d",
+          nn::ConvTranspose1d(
+              nn::ConvTranspose1dOptions(3, 4, 3).stride(2).padding(1).output_padding(1)));
+  compare("conv_transpose2d",
+          nn::ConvTranspose2d(Options(3, 2, {3, 2}).stride({2, 3}).bias(false)));
+  compare("conv_transpose2d_groups",
+          nn::ConvTranspose2d(Options(4, 6, 3).padding(1).groups(2).dilation({1, 2})));
+  const nn::ConvTranspose2d sized(Options(2, 3, 3).stride(2).padding(1));
+  compare("conv_transpose2d_size", sized, [](const auto& layer, const Tensors& in) {
+    return layer->forward(in[0], std::vector<int64_t>{6, 7});
+  });
+  CHECK_THROWS_WITH_AS(sized->forward(ones({1, 2, 3, 4}, kFloat64), std::vector<int64_t>{9, 7}),
+                       doctest::Contains("a size of 9 was asked for"), Error);
+}
+
+TEST_CASE("padding layers give PyTorch's values and gradients") {
+  compare("reflection_pad1d", nn::ReflectionPad1d(nn::ReflectionPad1dOptions({2, 1})));
+  compare("replication_pad1d", nn::ReplicationPad1d(nn::ReplicationPad1dOptions({0, 3})));
+  compare("constant_pad1d", nn::ConstantPad1d(nn::ConstantPad1dOptions({1, -1}, 2.5)));
+  compare("reflection_pad2d", nn::ReflectionPad2d(nn::ReflectionPad2dOptions({1, 2, 0, 3})));
+  compare("replication_pad2d", nn::ReplicationPad2d(2));
+  compare("zero_pad2d", nn::ZeroPad2d(nn::ZeroPad2dOptions({1, -1, 2, 0})));
+  compare("constant_pad2d", nn::ConstantPad2d(nn::ConstantPad2dOptions({0, 1, 2, 3}, -1.5)));
+  compare("replication_pad3d",
+          nn::ReplicationPad3d(nn::ReplicationPad3dOptions({1, 0, 2, 1, 0, 1})));
+}
+
+TEST_CASE("layers that resize images give PyTorch's values and gradients") {
+  using Options = nn::UpsampleOptions;
+  const auto size = [](std::vector<int64_t> sizes) { return Options().size(std::move(sizes)); };
+  const auto factor = [](std::vector<double> f) { return Options().scale_factor(std::move(f)); };
+  compare("upsample_nearest", nn::Upsample(factor({2})));
+  compare("upsample_size", nn::Upsample(size({7, 3})));
+  compare("upsample_bilinear", nn::Upsample(factor({2.0, 1.5}).mode(Interpolation::bilinear)));
+  compare("upsample_corners",
+          nn::Upsample(size({5, 9}).mode(Interpolation::bilinear).align_corners(true)));
+  compare("upsample_down", nn::Upsample(size({2, 3}).mode(Interpolation::bilinear)));
+  compare("upsample_exact", nn::Upsample(size({7, 3}).mode(Interpolation::nearest_exact)));
+  compare("upsample_linear", nn::Upsample(factor({3}).mode(Interpolation::linear)));
+  compare("upsample_trilinear", nn::Upsample(size({3, 4, 5}).mode(Interpolation::trilinear)));
+  compare("pixel_shuffle", nn::PixelShuffle(2));
+  compare("pixel_unshuffle", nn::PixelUnshuffle(2));
+}
+
+TEST_CASE("distances as modules give PyTorch's values and gradients") {
+  compare("cosine_similarity", nn::CosineSimilarity(),
+          [](const auto& m, const Tensors& in) { return m(in[0], in[1]); });
+  compare("pairwise_distance",
+          nn::PairwiseDistance(nn::PairwiseDistanceOptions().p(3).keepdim(true)),
+          [](const auto& m, const Tensors& in) { return m(in[0], in[1]); });
+}
+
 TEST_CASE("losses give PyTorch's values and gradients") {
   const Tensor weight = tensor({1.0, 2.0, 0.5, 1.5}, kFloat64);
   compare_loss(

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "grapnel/compat/data/example.h"
+#include "grapnel/compat/serialize.h"
 #include "grapnel/data/idx.h"
 
 namespace torch::data::datasets {
@@ -73,6 +74,9 @@ class StatefulDataset : public BatchDataset<Self, std::optional<Batch>, BatchReq
  public:
   static constexpr bool is_stateful = true;
   virtual void reset() = 0;
+  /// Where it is in its epoch, to go on from there. A dataset without such a place has nothing to do.
+  virtual void save(serialize::OutputArchive&) const {}
+  virtual void load(serialize::InputArchive&) {}
 };
 
 /// The rows of one tensor.
@@ -130,13 +134,12 @@ struct WithoutOptional<std::optional<T>> {
 
 /// A dataset, and what is done to each of its batches.
 template <class SourceDataset, class AppliedTransform>
-class MapDataset
-    : public BatchDataset<
-          MapDataset<SourceDataset, AppliedTransform>,
-          std::conditional_t<SourceDataset::is_stateful,
-                             std::optional<typename AppliedTransform::OutputBatchType>,
-                             typename AppliedTransform::OutputBatchType>,
-          typename SourceDataset::BatchRequestType> {
+class MapDataset : public BatchDataset<
+                       MapDataset<SourceDataset, AppliedTransform>,
+                       std::conditional_t<SourceDataset::is_stateful,
+                                          std::optional<typename AppliedTransform::OutputBatchType>,
+                                          typename AppliedTransform::OutputBatchType>,
+                       typename SourceDataset::BatchRequestType> {
  public:
   using DatasetType = SourceDataset;
   using TransformType = AppliedTransform;
@@ -197,8 +200,8 @@ class MNIST : public Dataset<MNIST> {
 
  private:
   static grapnel::Tensor read(const std::string& root, Mode mode, const char* rest, size_t dims) {
-    std::filesystem::path path =
-        std::filesystem::path(root) / ((mode == Mode::kTrain ? "train" : "t10k") + std::string(rest));
+    std::filesystem::path path = std::filesystem::path(root) /
+                                 ((mode == Mode::kTrain ? "train" : "t10k") + std::string(rest));
     if (!std::filesystem::exists(path)) path += ".gz";
     grapnel::data::IdxArray array = grapnel::data::read_idx(path);
     grapnel::check(array.sizes.size() == dims, path.string(), ": has ", array.sizes.size(),

@@ -154,7 +154,8 @@ class DataLoaderBase {
   virtual ~DataLoaderBase() = default;
 
   Iterator<Batch> begin() {
-    grapnel::check(pending_.empty(), "DataLoader: attempted to get a new DataLoader iterator while ",
+    grapnel::check(pending_.empty(),
+                   "DataLoader: attempted to get a new DataLoader iterator while ",
                    "another iterator is not yet exhausted.");
     reset();
     exhausted_ = false;
@@ -189,8 +190,7 @@ class DataLoaderBase {
     if (pending_.empty()) return std::nullopt;
     std::future<std::optional<Batch>> first = std::move(pending_.front());
     pending_.pop_front();
-    if (options_.timeout() &&
-        first.wait_for(*options_.timeout()) == std::future_status::timeout) {
+    if (options_.timeout() && first.wait_for(*options_.timeout()) == std::future_status::timeout) {
       pending_.clear();
       grapnel::fail("DataLoader: no batch after ", options_.timeout()->count(), " milliseconds.");
     }
@@ -230,12 +230,11 @@ class DataLoaderBase {
 
 /// Batches of a dataset, in the order of a sampler.
 template <class Dataset, class Sampler>
-class StatelessDataLoader final
-    : public DataLoaderBase<Dataset, typename Dataset::BatchType,
-                            typename Sampler::BatchRequestType> {
+class StatelessDataLoader final : public DataLoaderBase<Dataset, typename Dataset::BatchType,
+                                                        typename Sampler::BatchRequestType> {
  public:
-  using Base = DataLoaderBase<Dataset, typename Dataset::BatchType,
-                              typename Sampler::BatchRequestType>;
+  using Base =
+      DataLoaderBase<Dataset, typename Dataset::BatchType, typename Sampler::BatchRequestType>;
   using typename Base::BatchRequestType;
   using typename Base::BatchType;
   StatelessDataLoader(Dataset dataset, Sampler sampler, DataLoaderOptions options)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "grapnel/compat/at.h"
+#include "grapnel/compat/serialize.h"
 #include "grapnel/ops/vectors.h"
 
 namespace torch::data::samplers {
@@ -21,7 +22,21 @@ class Sampler {
   /// Begins a new epoch, of another size if it is given.
   virtual void reset(std::optional<size_t> new_size = {}) = 0;
   virtual std::optional<BatchRequest> next(size_t batch_size) = 0;
+  /// Where it is in its epoch, to go on from there. A sampler without such a place has nothing to do.
+  virtual void save(serialize::OutputArchive&) const {}
+  virtual void load(serialize::InputArchive&) {}
 };
+
+namespace detail {
+inline void save_index(serialize::OutputArchive& archive, size_t index) {
+  archive.write("index", grapnel::tensor(static_cast<int64_t>(index)));
+}
+inline size_t load_index(serialize::InputArchive& archive) {
+  grapnel::Tensor index;
+  archive.read("index", index);
+  return static_cast<size_t>(index.item<int64_t>());
+}
+}  // namespace detail
 
 /// 0, 1, 2, ...
 class SequentialSampler : public Sampler<> {
@@ -38,6 +53,10 @@ class SequentialSampler : public Sampler<> {
     for (size_t& i : out) i = index_++;
     return out;
   }
+  void save(serialize::OutputArchive& archive) const override {
+    detail::save_index(archive, index_);
+  }
+  void load(serialize::InputArchive& archive) override { index_ = detail::load_index(archive); }
   size_t index() const noexcept { return index_; }
 
  private:
@@ -61,6 +80,17 @@ class RandomSampler : public Sampler<> {
     std::vector<size_t> out(count);
     for (size_t& i : out) i = static_cast<size_t>(order_[index_++]);
     return out;
+  }
+  void save(serialize::OutputArchive& archive) const override {
+    detail::save_index(archive, index_);
+    archive.write("order", grapnel::from_vector(order_));
+  }
+  void load(serialize::InputArchive& archive) override {
+    index_ = detail::load_index(archive);
+    grapnel::Tensor order;
+    archive.read("order", order);
+    order_ = grapnel::to_vector<int64_t>(order);
+    size_ = order_.size();
   }
   size_t index() const noexcept { return index_; }
 
@@ -118,6 +148,17 @@ class DistributedOrder : public DistributedSampler<> {
     index_ += count;
     return std::vector<size_t>(from, from + static_cast<ptrdiff_t>(count));
   }
+  void save(serialize::OutputArchive& archive) const override {
+    save_index(archive, index_);
+    archive.write("epoch", grapnel::tensor(static_cast<int64_t>(this->epoch())));
+  }
+  void load(serialize::InputArchive& archive) override {
+    grapnel::Tensor epoch;
+    archive.read("epoch", epoch);
+    this->set_epoch(static_cast<size_t>(epoch.item<int64_t>()));
+    draw();
+    index_ = load_index(archive);
+  }
   size_t index() const noexcept { return index_; }
 
  private:
@@ -126,8 +167,8 @@ class DistributedOrder : public DistributedSampler<> {
     if constexpr (random) {
       // The same order on every rank, which are given their parts of it.
       grapnel::Generator generator(epoch_);
-      order = grapnel::to_vector<int64_t>(
-          grapnel::randperm(static_cast<int64_t>(size_), generator));
+      order =
+          grapnel::to_vector<int64_t>(grapnel::randperm(static_cast<int64_t>(size_), generator));
     } else {
       for (size_t i = 0; i < size_; ++i) order[i] = static_cast<int64_t>(i);
     }
@@ -167,6 +208,10 @@ class StreamSampler : public Sampler<BatchSize> {
     asked_ += count;
     return BatchSize(count);
   }
+  void save(serialize::OutputArchive& archive) const override {
+    detail::save_index(archive, asked_);
+  }
+  void load(serialize::InputArchive& archive) override { asked_ = detail::load_index(archive); }
 
  private:
   size_t epoch_size_, asked_ = 0;

@@ -77,9 +77,7 @@ class TensorLambda : public TensorTransform<Target> {
  public:
   using FunctionType = std::function<grapnel::Tensor(grapnel::Tensor)>;
   explicit TensorLambda(FunctionType function) : function_(std::move(function)) {}
-  grapnel::Tensor operator()(grapnel::Tensor input) override {
-    return function_(std::move(input));
-  }
+  grapnel::Tensor operator()(grapnel::Tensor input) override { return function_(std::move(input)); }
 
  private:
   FunctionType function_;
