@@ -332,6 +332,7 @@ Tensor Tensor::new_full(IntArrayRef sizes, const Scalar& value,
 }
 
 void declare_stable(const Tensor& t) {
+  GRAPNEL_CALL_SITE;
   check(t.defined(),
         "declare_stable: the tensor is undefined, so there is no memory to promise anything about.");
   t.impl().storage->declare_stable();
