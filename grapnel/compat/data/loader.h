@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "grapnel/base/threads.h"
 #include "grapnel/compat/data/datasets.h"
 #include "grapnel/compat/data/samplers.h"
 
@@ -68,16 +69,17 @@ class Workers {
   using Job = std::function<void(Resource&)>;
   Workers(size_t count, const Resource& resource) {
     for (size_t i = 0; i < count; ++i)
-      threads_.emplace_back([this, mine = resource]() mutable { run(mine); });
+      threads_.push_back(
+          grapnel::base::start_user_thread([this, mine = resource]() mutable { run(mine); }));
   }
   ~Workers() {
-    {
+    if (!home_.is_elsewhere()) {  // in a child by fork a thread that is gone may hold the lock
       const std::lock_guard guard(mutex_);
       ended_ = true;
       jobs_.clear();
     }
     wake_.notify_all();
-    for (std::thread& t : threads_) t.join();
+    for (std::thread& t : threads_) grapnel::base::join(t, home_);
   }
   void add(Job job) {
     {
@@ -105,6 +107,7 @@ class Workers {
   std::condition_variable wake_;
   std::deque<Job> jobs_;
   bool ended_ = false;
+  grapnel::base::HomeProcess home_;
   std::vector<std::thread> threads_;
 };
 
