@@ -176,7 +176,8 @@ class Stub:
             if base is object:
                 continue
             if home is None:
-                if base.__name__ not in GENERIC and base.__module__ != "builtins":
+                imported = base.__name__ in GENERIC or base.__name__ in HOME_OF or base.__module__ == "builtins"
+                if not imported and not any(a.asname == base.__name__ for n in self.imports for a in n.names):
                     self._import(base.__module__, base.__name__, base.__name__)
                 out.append(ast.parse(GENERIC.get(base.__name__, base.__name__), mode="eval").body)
                 continue
