@@ -35,6 +35,11 @@ KNOWN = {
     "grapnel._core": ["DTypeLike"],
 }
 HOME_OF = {name: module for module, names in KNOWN.items() for name in names}
+# Bases from elsewhere that want to know what is inside of them.
+GENERIC = {"MutableMapping": "MutableMapping[str, Any]", "Mapping": "Mapping[Any, Any]", "tuple": "tuple[Any, ...]", "OrderedDict": "dict[Any, Any]",
+           "dict": "dict[Any, Any]", "list": "list[Any]", "set": "set[Any]"}
+# Layers that give more than a tensor.
+GIVE_PAIRS = {"GRU", "LSTM", "LSTMCell", "MultiheadAttention", "RNN"}
 # Members of classes that Python or nanobind puts there.
 PLUMBING = {"__module__", "__doc__", "__dict__", "__weakref__", "__slots__", "__init_subclass__", "__subclasshook__", "__getattribute__", "__setattr__",
             "__delattr__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__dir__", "__vectorcalloffset__",
@@ -171,9 +176,10 @@ class Stub:
             if base is object:
                 continue
             if home is None:
-                short = base.__name__
-                out.append(ast.parse({"MutableMapping": "MutableMapping[str, Any]", "Mapping": "Mapping[Any, Any]", "tuple": "tuple[Any, ...]",
-                                      "OrderedDict": "dict[Any, Any]"}.get(short, short), mode="eval").body)
+                imported = base.__name__ in GENERIC or base.__name__ in HOME_OF or base.__module__ == "builtins"
+                if not imported and not any(a.asname == base.__name__ for n in self.imports for a in n.names):
+                    self._import(base.__module__, base.__name__, base.__name__)
+                out.append(ast.parse(GENERIC.get(base.__name__, base.__name__), mode="eval").body)
                 continue
             if home[0] != self.module.__name__ and not any(a.asname == home[1] for n in self.imports for a in n.names):
                 self._import(*home, home[1])
@@ -288,7 +294,7 @@ class Stub:
         tail = "" if "**" in made_with else (", " if made_with else "") + "*, device: device | str | None = None, dtype: DTypeLike | None = None"
         out = [parse_function(f"def __init__(self, {made_with}{tail}) -> None: ...")]
         inputs = inspect.signature(eval(f"lambda {table[cls._layer]}: None", {}))  # the table's own text
-        result = "tuple[Tensor, Any]" if cls._layer in ("LSTM", "GRU", "MultiheadAttention") else "Tensor"
+        result = "tuple[Tensor, Any]" if cls._layer in GIVE_PAIRS else "Tensor"
         for method in ("forward", "__call__"):
             out.append(parse_function(f"def {method}(self, {signature_text(inputs, input_type)}) -> {result}: ..."))
         for p in cls._signature.parameters.values():

@@ -83,7 +83,7 @@ def test_operations_have_the_types_of_the_headers():
     assert ast.unparse(functions["matmul"].args) == "input: Tensor, other: Tensor" and ast.unparse(functions["matmul"].returns) == "Tensor"
     assert "x where it is positive" in ast.get_docstring(functions["leaky_relu"])
     vague = {n.name for n in [*functions.values(), *tensor.body] if isinstance(n, ast.FunctionDef) and ast.unparse(n.returns) == "Any"}
-    assert vague == {"tolist", "numpy", "__array__", "__dlpack__"}
+    assert not vague - {"tolist", "numpy", "__array__", "__dlpack__"}, "what src/ binds by hand has its types in types/_core.pyi"
 
 
 def test_a_new_op_is_in_the_stub(generator, tmp_path, monkeypatch):
