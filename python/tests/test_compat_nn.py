@@ -85,3 +85,22 @@ def test_a_net_to_test_registration_with(torch):
     inner, net, all_of_it = _create_basic_net()
     assert net in list(all_of_it.modules()) and inner in list(net.modules())
     assert len(list(all_of_it.parameters())) == 2 and len(list(all_of_it.buffers())) == 2 and issubclass(NNTestCase, TestCase)
+
+
+def test_the_names_in_that_net(torch):
+    from torch.testing._internal.common_nn import _create_basic_net
+
+    _, net, _ = _create_basic_net()
+    assert [name for name, _ in net.named_parameters()] == ["dummy_param", "l1.layer_dummy_param"]
+    assert [name for name, _ in net.named_buffers()] == ["dummy_buf", "l1.layer_dummy_buf"]
+
+
+def test_lists_of_modules_are_compared_by_their_modules(torch):
+    from torch.testing._internal.common_utils import TestCase
+
+    case, first, second = TestCase(), torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)
+    case.assertEqual(torch.nn.Sequential(first, second), torch.nn.Sequential(first, second))
+    case.assertEqual(torch.nn.ModuleList([first]), torch.nn.ModuleList([first]))
+    for other in (torch.nn.Sequential(first), torch.nn.Sequential(second, first), torch.nn.ModuleList([first, second])):
+        with pytest.raises(AssertionError):
+            case.assertEqual(torch.nn.Sequential(first, second), other)

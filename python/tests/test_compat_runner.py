@@ -349,3 +349,20 @@ def test_what_stands_before_a_name_that_stops_the_import_is_run(tmp_path):
                 pass
     """)), run.Expectation())
     assert [(o.name, str(o)) for o in found] == [("T.test_a", "pass"), ("test_some.py", "not offered (torch.nowhere.name)")]
+
+
+def test_an_error_that_a_test_expects_in_other_words_is_a_failure(tmp_path):
+    got = outcomes(tmp_path, """
+        class T(TestCase):
+            def test_types(self):
+                with self.assertRaisesRegex(TypeError, "other words"):
+                    torch.ones(2).clone(memory_format=3)
+            def test_attribute(self):
+                with self.assertRaisesRegex(AttributeError, "other words"):
+                    torch.ones(2).tomorrow
+            def test_stand_in(self):
+                with self.assertRaisesRegex(TypeError, "other words"):
+                    torch.ones(2, dtype=torch.complex64)
+    """)
+    assert got["test_types"].startswith("FAIL (AssertionError") and got["test_attribute"].startswith("FAIL (AssertionError")
+    assert got["test_stand_in"] == "not offered (torch.complex64)"

@@ -1,4 +1,4 @@
-"""no_grad and the like as decorators of generators: the mode holds while the generator runs, and what its user does reaches it."""
+"""Scopes as decorators. Of generators, too: the mode holds while the generator runs, and what its user does reaches it."""
 import pytest
 
 import grapnel as g
@@ -55,3 +55,21 @@ def test_closing_closes_the_generator():
     next(running)
     running.close()
     assert seen == [("end", False)] and g.is_grad_enabled()
+
+
+def test_scopes_of_saved_tensors_are_decorators():
+    packed, x = [], g.ones(2, requires_grad=True)
+
+    @g.autograd.graph.saved_tensors_hooks(lambda t: (packed.append(t), t)[1], lambda t: t)
+    def square():
+        return (x * x).sum()
+
+    for count in (2, 4):
+        square().backward()
+        assert len(packed) == count
+    (x * x).sum()
+    assert len(packed) == 4
+    refused = g.autograd.graph.disable_saved_tensors_hooks("not here")(square)
+    with pytest.raises(g.Error, match="not here"):
+        refused()
+    square()

@@ -1,5 +1,6 @@
 """The backward graph: its nodes, and the hooks that see it."""
 import collections
+import contextlib
 
 from grapnel import _core
 from grapnel._core import Node, hooks_of, will_fire  # noqa: F401
@@ -12,7 +13,7 @@ def get_gradient_edge(tensor):
     return GradientEdge(*_core._gradient_edge(tensor))
 
 
-class saved_tensors_hooks:
+class saved_tensors_hooks(contextlib.ContextDecorator):
     """Inside, tensors saved for backward are packed by `pack_hook` and read back by `unpack_hook`. Only the innermost pair applies."""
 
     def __init__(self, pack_hook, unpack_hook):
@@ -37,7 +38,7 @@ class save_on_cpu(saved_tensors_hooks):
         super().__init__(lambda t: (t.device, t.cpu()), lambda packed: packed[1].to(packed[0]))
 
 
-class disable_saved_tensors_hooks:
+class disable_saved_tensors_hooks(contextlib.ContextDecorator):
     """Inside, installing saved-tensor hooks fails with the message."""
 
     def __init__(self, error_message):

@@ -58,6 +58,10 @@ def _is_number(x):
     return isinstance(x, numbers.Number) and not isinstance(x, bool)
 
 
+def _is_list_of_modules(x):
+    return isinstance(x, grapnel.nn.Module) and hasattr(type(x), "__iter__") and hasattr(type(x), "__len__")
+
+
 def _is_array(x):
     """Of NumPy, which need not be here."""
     return type(x).__module__ == "numpy" and hasattr(type(x), "tolist") and not isinstance(x, type)
@@ -86,7 +90,7 @@ def _compare(a, b, o):
         for key in a:
             _compare(a[key], b[key], o | {"at": f"{o['at']}[{key!r}] "})
         return None
-    elif isinstance(a, Sequence) and isinstance(b, Sequence):
+    elif isinstance(a, Sequence) and isinstance(b, Sequence) or _is_list_of_modules(a) and type(a) is type(b):
         if len(a) != len(b):
             raise AssertionError(f"{o['at']}the lengths {len(a)} and {len(b)} differ: {a!r} and {b!r}.")
         for i, (x, y) in enumerate(zip(a, b)):
@@ -229,8 +233,8 @@ class _Layer(grapnel.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.own_parameter = grapnel.nn.Parameter(grapnel.empty([3, 5]))
-        self.register_buffer("own_buffer", grapnel.zeros([1, 3, 3, 7]))
+        self.layer_dummy_param = grapnel.nn.Parameter(grapnel.empty([3, 5]))
+        self.register_buffer("layer_dummy_buf", grapnel.zeros([1, 3, 3, 7]))
 
 
 def _create_basic_net():
@@ -239,9 +243,9 @@ def _create_basic_net():
     class Net(grapnel.nn.Module):
         def __init__(self):
             super().__init__()
-            self.layer = inner
-            self.own_parameter = grapnel.nn.Parameter(grapnel.empty([3, 5]))
-            self.register_buffer("own_buffer", grapnel.zeros([1, 3, 3, 7]))
+            self.l1 = inner
+            self.dummy_param = grapnel.nn.Parameter(grapnel.empty([3, 5]))
+            self.register_buffer("dummy_buf", grapnel.zeros([1, 3, 3, 7]))
 
     inner = _Layer()
     net = Net()
