@@ -10,6 +10,7 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/place.h"
 #include "grapnel/functions/factories.h"
+#include "grapnel/io/pt.h"
 
 namespace grapnel {
 
@@ -255,7 +256,8 @@ void save(nn::Module& module, const std::filesystem::path& path) {
   out.save(path);
 }
 void load(nn::Module& module, const std::filesystem::path& path) {
-  read_module(io::Archive::load(path), module);
+  if (io::is_pt(path)) module.load_state_dict(io::load_pt(path).tensors());
+  else read_module(io::Archive::load(path), module);
 }
 void save(const Tensor& tensor, const std::filesystem::path& path) {
   io::Archive out;
@@ -263,7 +265,13 @@ void save(const Tensor& tensor, const std::filesystem::path& path) {
   out.save(path);
 }
 void load(Tensor& tensor, const std::filesystem::path& path) {
-  tensor = io::Archive::load(path).tensor("value");
+  if (!io::is_pt(path)) {
+    tensor = io::Archive::load(path).tensor("value");
+    return;
+  }
+  const io::NamedTensors all = io::load_pt(path).tensors();
+  check(all.size() == 1, path.string(), ": holds ", all.size(), " tensors, not one.");
+  tensor = all.values()[0];
 }
 void save(optim::Optimizer& optimizer, const std::filesystem::path& path) {
   io::Archive out;

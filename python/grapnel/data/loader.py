@@ -79,6 +79,9 @@ class DataLoader:
             return length if self.batch_size is None else length // self.batch_size if self.drop_last else -(-length // self.batch_size)
         return len(self.sampler if self.batch_sampler is None else self.batch_sampler)
 
+    def __repr__(self):
+        return f"DataLoader({type(self.dataset).__name__}, batch_size={self.batch_size}, num_workers={self.num_workers})"
+
     def __iter__(self):
         # Drawn with and without workers, so that the order that a sampler draws next does not depend on them.
         seed = _random(self.generator).getrandbits(62)
@@ -111,6 +114,8 @@ class DataLoader:
             what = self.dataset, self.collate_fn, self.worker_init_fn
             # Examples that come one after the other come from one process, or their order would depend on how many there are.
             workers = Workers(1 if self._iterable else self.num_workers, what, seed, self.multiprocessing_context, self.timeout)
+            if self.persistent_workers:
+                weakref.finalize(self, workers.close)
         finished = False
         try:
             if self._iterable:
@@ -121,7 +126,6 @@ class DataLoader:
         finally:
             if finished and self.persistent_workers and self._workers is None:
                 self._workers = workers
-                weakref.finalize(self, workers.close)
             else:
                 workers.close()
 
