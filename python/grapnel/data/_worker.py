@@ -100,6 +100,7 @@ def main(connection, number, count):
     """Until the parent closes the connection."""
     global info
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _core.set_num_threads(1)
     tasks = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(connection, tasks), daemon=True).start()
