@@ -1,6 +1,4 @@
 """What notebooks show of tensors, modules and graphs, and texts of small things."""
-import html
-
 from grapnel import _core
 from grapnel._core import Graph, Tensor
 from grapnel._printing import elements_as_text
@@ -10,7 +8,10 @@ _CELL = "style='text-align:right;padding:0 .6em'"
 
 
 def _text(value):
-    return html.escape(str(value), quote=True)
+    text = str(value)
+    for letter, name in (("&", "amp"), ("<", "lt"), (">", "gt"), ('"', "quot"), ("'", "#x27")):
+        text = text.replace(letter, f"&{name};")
+    return text
 
 
 def _tensor(self):

@@ -1,13 +1,11 @@
 """DataLoader: batches of a dataset, made when they are asked for, or ahead of time by workers."""
 import collections
 import collections.abc
-import concurrent.futures
 import itertools
 import weakref
 
 from grapnel import _core
 from grapnel._core import Tensor
-from grapnel.data._workers import Workers
 from grapnel.data.dataset import IterableDataset, NativeDataset
 from grapnel.data.sampler import BatchSampler, RandomSampler, SequentialSampler, _random
 
@@ -109,6 +107,8 @@ class DataLoader:
                 yield self.collate_fn([self.dataset[i] for i in indices])
 
     def _with_workers(self, seed):
+        from grapnel.data._workers import Workers  # what it needs is much to import for a program without workers
+
         workers, self._workers = self._workers, None  # two loops at a time have workers of their own
         if workers is None:
             what = self.dataset, self.collate_fn, self.worker_init_fn
@@ -134,7 +134,9 @@ class DataLoader:
             for indices in self.batch_sampler:
                 yield self.dataset.batch(list(indices), seed)
             return
-        threads = concurrent.futures.ThreadPoolExecutor(self.num_workers, "grapnel-data")
+        from concurrent.futures import ThreadPoolExecutor
+
+        threads = ThreadPoolExecutor(self.num_workers, "grapnel-data")
         try:
             waiting = collections.deque()
             for indices in self.batch_sampler:
