@@ -1,6 +1,5 @@
 #include "grapnel/io/pickle.h"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <unordered_map>
@@ -287,65 +286,12 @@ class Machine {
   std::unordered_map<uint32_t, PtValue> memo_;
 };
 
-template <class F>
-void for_each_child(const Node& node, F&& f) {
-  for (const PtValue& item : node.items) f(item);
-  for (const auto& [key, value] : node.entries) f(key), f(value);
-}
-
-/// Refuses what is no data, rings, and what is too deep. Returns everything that is in the value.
-std::unordered_set<const Node*> check_result(const PtValue& root, const std::string& source) {
-  struct Level {
-    const Node* node;
-    std::vector<const Node*> children;
-  };
-  std::unordered_set<const Node*> open, done;
-  std::unordered_map<const Node*, int> height;
-  std::vector<Level> path;
-  const auto enter = [&](const Node* node) {
-    if (node->kind == Kind::name)
-      fail(source, ": holds '", node->text, "', which is no data; it is not read.");
-    if (node->kind == Kind::storage)
-      fail(source, ": holds the memory of a tensor by itself, which cannot be read.");
-    check(path.size() < size_t{most_pickle_levels}, source, ": values are nested more than ",
-          most_pickle_levels, " deep.");
-    path.push_back({node, {}});
-    open.insert(node);
-    for_each_child(*node, [&](const PtValue& child) {
-      if (child.node()) path.back().children.push_back(child.node());
-    });
-  };
-  if (root.node()) enter(root.node());
-  while (!path.empty()) {
-    Level& level = path.back();
-    if (level.children.empty()) {
-      int most = 0;
-      for_each_child(*level.node, [&](const PtValue& child) {
-        if (child.node()) most = std::max(most, height[child.node()]);
-      });
-      height[level.node] = most + 1;
-      done.insert(level.node);
-      open.erase(level.node);
-      path.pop_back();
-      continue;
-    }
-    const Node* const child = level.children.back();
-    level.children.pop_back();
-    check(!open.contains(child), source, ": a value contains itself.");
-    if (!done.contains(child)) enter(child);
-    else
-      check(path.size() + static_cast<size_t>(height[child]) <= size_t{most_pickle_levels}, source,
-            ": values are nested more than ", most_pickle_levels, " deep.");
-  }
-  return done;
-}
-
 }  // namespace
 
 PtValue run_pickle(std::string_view pickle, const PickleCalls& calls, const std::string& source) {
   Machine machine(pickle, calls, source);
   PtValue out = machine.run();
-  machine.keep(check_result(out, source));
+  machine.keep(check_pickled(out, source));
   return out;
 }
 

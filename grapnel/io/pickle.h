@@ -12,6 +12,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 
 #include "grapnel/io/pt.h"
 
@@ -33,6 +34,11 @@ struct PickleCalls {
 
 /// How deeply values may be nested.
 inline constexpr int most_pickle_levels = 200;
+
+/// Refuses what is no data, rings, and what is too deep. Returns every container and text that is
+/// in the value.
+std::unordered_set<const PtValue::Node*> check_pickled(const PtValue& root,
+                                                       const std::string& source);
 
 /// Runs a pickle of protocol 2 to 5. `source` begins all messages.
 PtValue run_pickle(std::string_view pickle, const PickleCalls& calls, const std::string& source);

@@ -54,16 +54,15 @@ class PtReader {
         {.is_text = [](std::string_view name) { return is_dtype(name); },
          .call = [this](const std::string& name, const PtValue& arguments,
                         const PickleMaker& make) { return call(name, arguments, make); },
-         .persistent = [this](const PtValue& id, const PickleMaker& make) {
-           return storage(id, make);
-         }},
+         .persistent = [this](const PtValue& id,
+                              const PickleMaker& make) { return storage(id, make); }},
         source_);
   }
 
  private:
   static bool is_dtype(std::string_view name) {
-    constexpr std::string_view others[] = {"torch.int8",      "torch.int16",     "torch.uint16",
-                                           "torch.uint32",    "torch.uint64",    "torch.complex64",
+    constexpr std::string_view others[] = {"torch.int8",      "torch.int16",  "torch.uint16",
+                                           "torch.uint32",    "torch.uint64", "torch.complex64",
                                            "torch.complex128"};
     return std::ranges::find(type_names, name, &TypeName::dtype) != std::end(type_names) ||
            std::ranges::find(others, name) != std::end(others);
@@ -71,8 +70,8 @@ class PtReader {
 
   const ZipMember& find_pickle() {
     const auto& all = archive_.members();
-    const auto found = std::ranges::find_if(
-        all, [](const ZipMember& m) { return m.name.ends_with("/data.pkl"); });
+    const auto found =
+        std::ranges::find_if(all, [](const ZipMember& m) { return m.name.ends_with("/data.pkl"); });
     check(found != all.end(), source_,
           ": is a ZIP archive, but holds no data.pkl, so torch.save did not write it.");
     folder_ = found->name.substr(0, found->name.size() - std::strlen("data.pkl"));
@@ -93,7 +92,8 @@ class PtReader {
     const bool fits = id.kind() == Kind::tuple && id.items().size() == 5 &&
                       id.items()[0].kind() == Kind::text && id.items()[0].text() == "storage" &&
                       id.items()[1].kind() == Kind::name && id.items()[2].kind() == Kind::text;
-    check(fits, source_, ": refers to ", id.describe(), " where the memory of a tensor is expected.");
+    check(fits, source_, ": refers to ", id.describe(),
+          " where the memory of a tensor is expected.");
     const auto out = make(Kind::storage);
     out->text = id.items()[2].text();
     out->items = {id.items()[1], id.items()[4]};
@@ -156,9 +156,9 @@ class PtReader {
     const int64_t offset = a[1].to_int();
     const std::vector<int64_t> shape = sizes(a[2]), strides = sizes(a[3]);
     const auto bytes = array_bytes(shape, all.element_size());
-    check(shape.size() == strides.size() && offset >= 0 && bytes, source_,
-          ": a tensor of shape ", IntArrayRef(shape), " has the strides ", IntArrayRef(strides),
-          " and begins at ", offset, ".");
+    check(shape.size() == strides.size() && offset >= 0 && bytes, source_, ": a tensor of shape ",
+          IntArrayRef(shape), " has the strides ", IntArrayRef(strides), " and begins at ", offset,
+          ".");
     int64_t last = offset;
     for (size_t i = 0; i < shape.size() && *bytes > 0; ++i)
       last = checked_add(last, checked_mul(shape[i] - 1, strides[i], "a tensor in a .pt file"),
@@ -222,11 +222,11 @@ class PtReader {
           out->entries.emplace_back(argument(pair, 0), argument(pair, 1));
       return out;
     }
-    for (const char* known : {"torch.jit._pickle.build_intlist", "torch.jit._pickle.build_boollist",
-                              "torch.jit._pickle.build_doublelist",
-                              "torch.jit._pickle.build_tensorlist", "builtins.set",
-                              "__builtin__.set", "builtins.frozenset", "__builtin__.frozenset",
-                              "torch.Size"})
+    for (const char* known :
+         {"torch.jit._pickle.build_intlist", "torch.jit._pickle.build_boollist",
+          "torch.jit._pickle.build_doublelist", "torch.jit._pickle.build_tensorlist",
+          "builtins.set", "__builtin__.set", "builtins.frozenset", "__builtin__.frozenset",
+          "torch.Size"})
       if (name == known) return empty ? PtValue(make(Kind::list)) : argument(a, 0);
     if (name == "torch.device") {
       const auto out = make(Kind::text);

@@ -81,8 +81,8 @@ void ZipArchive::read_directory(const char* kind) {
   // The end record is the last one of its kind; behind it is at most a comment.
   const size_t begin = bytes.size() > 65557 ? bytes.size() - 65557 : 0;
   size_t end = bytes.rfind(std::string_view("PK\x05\x06", 4));
-  check(end != bytes.npos && end >= begin && bytes.size() - end >= 22, source,
-        ": is ", kind, ", or it was cut off: the directory at its end is missing.");
+  check(end != bytes.npos && end >= begin && bytes.size() - end >= 22, source, ": is ", kind,
+        ", or it was cut off: the directory at its end is missing.");
   uint64_t count = number<uint16_t>(bytes, end + 10, source),
            at = number<uint32_t>(bytes, end + 16, source), behind = end;
   if (end >= 20 && number<uint32_t>(bytes, end - 20, source) == locator_magic) {
@@ -133,8 +133,8 @@ void ZipArchive::find_contents() {
   }
   std::ranges::sort(order, {}, &ZipMember::offset);
   for (size_t i = 1; i < order.size(); ++i)
-    check(order[i - 1]->begin + order[i - 1]->packed <= order[i]->offset, source,
-          ": is damaged: '", order[i - 1]->name, "' and '", order[i]->name, "' overlap.");
+    check(order[i - 1]->begin + order[i - 1]->packed <= order[i]->offset, source, ": is damaged: '",
+          order[i - 1]->name, "' and '", order[i]->name, "' overlap.");
 }
 
 std::string_view ZipArchive::contents(const ZipMember& m, std::string& room) const {

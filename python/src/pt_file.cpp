@@ -34,8 +34,8 @@ class Objects {
     if (kind == Kind::bytes) return nb::bytes(value.text().data(), value.text().size());
     if (kind == Kind::text) {
       const std::string& text = value.text();
-      PyObject* const out = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()),
-                                                 "surrogatepass");
+      PyObject* const out =
+          PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogatepass");
       if (!out) throw nb::python_error();
       return nb::steal(out);
     }

@@ -207,6 +207,13 @@ def test_an_iteration_with_a_scaler_is_one_graph():
     assert w.tolist() == [0.0, 0.0] and scaler.get_scale() == 2.0
 
 
+def test_pytorchs_names_of_modules():
+    from grapnel.utils import data, tensorboard
+
+    assert g.amp.autocast is g.autocast and g.amp.GradScaler is train.GradScaler and tensorboard.SummaryWriter is train.SummaryWriter
+    assert data.DataLoader is g.data.DataLoader and data.random_split is g.data.random_split
+
+
 # --- whole models ---
 
 

@@ -78,9 +78,8 @@ inline std::string zip_of(const std::map<std::string, std::string>& files, bool 
 inline std::string pt_of(const std::string& pickle,
                          const std::map<std::string, std::string>& memory = {},
                          bool packed = false) {
-  std::map<std::string, std::string> files{{"archive/data.pkl", pickle},
-                                           {"archive/byteorder", "little"},
-                                           {"archive/version", "3\n"}};
+  std::map<std::string, std::string> files{
+      {"archive/data.pkl", pickle}, {"archive/byteorder", "little"}, {"archive/version", "3\n"}};
   for (const auto& [key, bytes] : memory) files["archive/data/" + key] = bytes;
   return zip_of(files, packed);
 }

@@ -15,7 +15,9 @@ using io::PtValue;
 
 namespace {
 
-PtValue parse(const std::string& bytes) { return io::parse_pt(std::as_bytes(std::span(bytes)), "f.pt"); }
+PtValue parse(const std::string& bytes) {
+  return io::parse_pt(std::as_bytes(std::span(bytes)), "f.pt");
+}
 PtValue value_of(const PickleText& pickle) { return parse(pt_of(pickle.end())); }
 
 std::string refusal(const std::string& bytes) {
@@ -26,7 +28,8 @@ std::string refusal(const std::string& bytes) {
   }
   return "";
 }
-std::string refusal(const PickleText& pickle, const std::map<std::string, std::string>& memory = {}) {
+std::string refusal(const PickleText& pickle,
+                    const std::map<std::string, std::string>& memory = {}) {
   return refusal(pt_of(pickle.end(), memory));
 }
 bool says(const std::string& message, const char* part) {
@@ -69,7 +72,8 @@ TEST_CASE("pt: numbers, texts and containers") {
   CHECK(v.contains("half"));
   CHECK_FALSE(v.contains("other"));
   CHECK_THROWS_WITH_AS(v["other"], doctest::Contains("none of them is 'other'"), Error);
-  CHECK_THROWS_WITH_AS(v["half"].to_int(), doctest::Contains("the number 0.5 where a whole"), Error);
+  CHECK_THROWS_WITH_AS(v["half"].to_int(), doctest::Contains("the number 0.5 where a whole"),
+                       Error);
   CHECK_THROWS_AS(v["half"].items(), Error);
   CHECK_THROWS_AS(v["list"].tensor(), Error);
   CHECK_THROWS_AS(v["list"].entries(), Error);
@@ -84,15 +88,22 @@ TEST_CASE("pt: tensors of all types, with strides and offsets") {
   p.tensor("FloatStorage", "0", 0, {3, 2}, {1, 3}, true).text("row");
   p.tensor("FloatStorage", "0", 3, {3}, {1}).text("one").tensor("FloatStorage", "0", 5, {}, {});
   p.text("wide").tensor("FloatStorage", "0", 1, {4}, {0}).text("empty");
-  p.tensor("FloatStorage", "0", 0, {0, 7}, {7, 1}).text("i64").tensor("LongStorage", "1", 0, {1}, {1});
+  p.tensor("FloatStorage", "0", 0, {0, 7}, {7, 1})
+      .text("i64")
+      .tensor("LongStorage", "1", 0, {1}, {1});
   p.text("bool").tensor("BoolStorage", "2", 0, {3}, {1}).text("f16");
-  p.tensor("HalfStorage", "3", 0, {1}, {1}).text("bf16").tensor("BFloat16Storage", "4", 0, {1}, {1});
+  p.tensor("HalfStorage", "3", 0, {1}, {1})
+      .text("bf16")
+      .tensor("BFloat16Storage", "4", 0, {1}, {1});
   p.text("parameter").name("torch._utils", "_rebuild_parameter").raw("(");
   p.tensor("DoubleStorage", "5", 0, {1}, {1}).raw("\x88").name("collections", "OrderedDict");
   p.raw(")RtR").raw("u");
-  const std::map<std::string, std::string> memory{
-      {"0", six},         {"1", bytes_of<int64_t>({-9})},   {"2", std::string("\x00\x01\x7f", 3)},
-      {"3", std::string("\x00\x3c", 2)}, {"4", std::string("\x80\x3f", 2)}, {"5", bytes_of<double>({0.25})}};
+  const std::map<std::string, std::string> memory{{"0", six},
+                                                  {"1", bytes_of<int64_t>({-9})},
+                                                  {"2", std::string("\x00\x01\x7f", 3)},
+                                                  {"3", std::string("\x00\x3c", 2)},
+                                                  {"4", std::string("\x80\x3f", 2)},
+                                                  {"5", bytes_of<double>({0.25})}};
   for (const bool packed : {false, true}) {
     const PtValue v = parse(pt_of(p.end(), memory, packed));
     const Tensor plain = v["plain"].tensor();
@@ -122,7 +133,8 @@ TEST_CASE("pt: what was one object is one object, and state dicts have dotted na
   const PtValue v = parse(pt_of(p.end(), {{"0", six}}));
   CHECK(v["model"].node() == v["again"].node());
   CHECK(v["model"].entries().size() == 1);
-  CHECK(v["state"].entries()[0].second["exp_avg"].tensor().is_same(v["model"]["fc.weight"].tensor()));
+  CHECK(
+      v["state"].entries()[0].second["exp_avg"].tensor().is_same(v["model"]["fc.weight"].tensor()));
   const auto names = v.tensors().keys();
   CHECK(names == std::vector<std::string>{"model.fc.weight", "state.0.exp_avg", "again.fc.weight"});
   PickleText one;
@@ -165,9 +177,12 @@ TEST_CASE("pt: a module takes what was saved") {
 }
 
 TEST_CASE("pt: code is refused by name and never run") {
-  for (const auto& [module, name] : {std::pair{"os", "system"}, {"builtins", "eval"},
-                                     {"torch.nn.modules.linear", "Linear"}, {"builtins", "getattr"},
-                                     {"torch", "load"}, {"__torchX__", "Net"}}) {
+  for (const auto& [module, name] : {std::pair{"os", "system"},
+                                     {"builtins", "eval"},
+                                     {"torch.nn.modules.linear", "Linear"},
+                                     {"builtins", "getattr"},
+                                     {"torch", "load"},
+                                     {"__torchX__", "Net"}}) {
     PickleText p;
     p.name(module, name).text("echo").raw("\x85R");
     CHECK(says(refusal(p), str("asks for '", module, ".", name, "', which is code").c_str()));
@@ -199,9 +214,11 @@ TEST_CASE("pt: made-up tensors") {
   CHECK(says(tensor("FloatStorage", {-1}, {1}), "size or stride -1"));
   CHECK(says(tensor("FloatStorage", {2}, {-1}), "size or stride -1"));
   CHECK(says(tensor("FloatStorage", {2, 2}, {1}), "has the strides"));
-  CHECK(says(tensor("FloatStorage", {2147483647, 2147483647, 2147483647}, {0, 0, 0}), "has the strides"));
+  CHECK(says(tensor("FloatStorage", {2147483647, 2147483647, 2147483647}, {0, 0, 0}),
+             "has the strides"));
   CHECK(says(tensor("FloatStorage", {2147483647, 2}, {2147483647, 2147483647}), "reaches beyond"));
-  CHECK(says(tensor("FloatStorage", std::vector<int32_t>(99, 1), std::vector<int32_t>(99, 1)), "more than"));
+  CHECK(says(tensor("FloatStorage", std::vector<int32_t>(99, 1), std::vector<int32_t>(99, 1)),
+             "more than"));
   CHECK(says(tensor("FloatStorage", {1}, {1}, 0, "9"), "the memory '9' of a tensor is missing"));
   CHECK(says(tensor("CharStorage", {1}, {1}), "torch.CharStorage, and Grapnel has no such type"));
   CHECK(says(tensor("UntypedStorage", {1}, {1}), "a tensor has no type"));
@@ -213,22 +230,32 @@ TEST_CASE("pt: made-up tensors") {
   grad.tensor("LongStorage", "0", 0, {1}, {1}, true);
   CHECK(says(refusal(grad, {{"0", six}}), "a tensor of i64 requires grad"));
   PickleText storage;
-  storage.raw("(").text("storage").name("torch", "FloatStorage").text("0").text("cpu").integer(1).raw("tQ");
+  storage.raw("(")
+      .text("storage")
+      .name("torch", "FloatStorage")
+      .text("0")
+      .text("cpu")
+      .integer(1)
+      .raw("tQ");
   CHECK(says(refusal(storage, {{"0", six}}), "the memory of a tensor by itself"));
   CHECK(says(refusal(PickleText().integer(1).raw("Q")), "refers to the whole number 1"));
 }
 
 TEST_CASE("pt: damaged pickles") {
-  for (const char* bytes : {"", "0", "1", "2", "a", "s", "t", "u", "e", "b", "R", "\x81", "\x86", "q\x01",
-                            "h\x01", "Na", "]u", "](NuN", "}(Nu", "NNb", "NN\x93", "N)R", "cos\nx\nNR",
-                            "X\xff\xff\xff\xff", "\x8a\x09", "J", "cos", "N(", "(", "NN", "\x8d\xff"})
+  for (const char* bytes :
+       {"",         "0",     "1",    "2",    "a",      "s",     "t",          "u",
+        "e",        "b",     "R",    "\x81", "\x86",   "q\x01", "h\x01",      "Na",
+        "]u",       "](NuN", "}(Nu", "NNb",  "NN\x93", "N)R",   "cos\nx\nNR", "X\xff\xff\xff\xff",
+        "\x8a\x09", "J",     "cos",  "N(",   "(",      "NN",    "\x8d\xff"})
     CHECK_MESSAGE(!refusal(PickleText().raw(bytes)).empty(), bytes);
   CHECK(says(refusal(PickleText().raw("\x80\x07")), "protocol 7"));
   PickleText ring;
   ring.raw("]q\x01h\x01").raw("a");
   CHECK(says(refusal(ring), "a value contains itself"));
   PickleText lost;  // the ring is not in the result
-  lost.raw("]q\x01h\x01" "a0N");
+  lost.raw(
+      "]q\x01h\x01"
+      "a0N");
   CHECK(value_of(lost).is_none());
   std::string deep(1'000'000, ']');
   deep += std::string(999'999, 'a');
@@ -257,7 +284,8 @@ TEST_CASE("pt: other files") {
   CHECK(says(refusal("nothing of the kind"), "f.pt: is no file of torch.save, or it was cut off"));
   CHECK(says(refusal(good.substr(0, good.size() - 1)), "was cut off"));
   CHECK(says(refusal(zip_of({{"a.npy", "x"}})), "holds no data.pkl"));
-  CHECK(says(refusal("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.rest"), "before version 1.6"));
+  CHECK(says(refusal("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.rest"),
+             "before version 1.6"));
   CHECK(says(refusal(zip_of({{"a/data.pkl", PickleText().raw("N").end()}, {"a/byteorder", "big"}})),
              "another order of bytes"));
   CHECK(says(refusal(zip_of({{"a/data.pkl", std::string(20 << 20, 'N')}}, true)), "is compressed"));
