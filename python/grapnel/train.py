@@ -153,8 +153,7 @@ class autocast(_Mode):
         self._before = []
 
     def _again(self):
-        again = autocast(dtype=self.dtype)
-        return again
+        return autocast(dtype=self.dtype)
 
     def __enter__(self):
         before = _core._train._autocast()
