@@ -43,6 +43,7 @@
 #include "grapnel/functions/statistics.h"
 #include "grapnel/hooks/hooks.h"
 #include "grapnel/io/npy.h"
+#include "grapnel/io/pt.h"
 #include "grapnel/io/safetensors.h"
 #include "grapnel/nn/nn.h"
 #include "grapnel/ops/autocast.h"

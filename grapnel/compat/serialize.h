@@ -1,9 +1,9 @@
 /// torch::save and torch::load, for modules, tensors, lists of tensors and optimisers: files and
 /// streams; and archives of tensors by name.
 ///
-/// Files are safetensors, whatever they are called: LibTorch does not read them, and its own (zip
-/// and pickle) are refused here with an error. Python moves weights between the two:
-/// docs/porting-from-libtorch.md shows how.
+/// Files that are written are safetensors, whatever they are called: LibTorch does not read them.
+/// Modules and tensors are read from its own files (zip and pickle), too; lists and optimisers are
+/// not. docs/porting-from-libtorch.md says more.
 #pragma once
 
 #include <concepts>

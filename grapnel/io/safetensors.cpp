@@ -56,8 +56,7 @@ Safetensors read(uint64_t size, const std::string& source, const ReadAt& read_at
   check(static_cast<uint32_t>(header_bytes) != zip || header_bytes <= most_header_bytes, source,
         ": is a zip file, as torch.save and LibTorch's torch::save write it, and no safetensors "
         "file.\n"
-        "Convert it in Python with safetensors.torch.save_file; docs/porting-from-libtorch.md "
-        "shows how.");
+        "Read it with io::load_pt; docs/porting-from-libtorch.md shows how.");
   check(header_bytes <= most_header_bytes, source,
         ": is no safetensors file: its first 8 bytes ask for a header of ", header_bytes,
         " bytes; ", most_header_bytes, " are the limit.");

@@ -10,6 +10,7 @@
 #include "grapnel/autograd/grad_mode.h"
 #include "grapnel/base/place.h"
 #include "grapnel/functions/factories.h"
+#include "grapnel/io/pt.h"
 
 namespace grapnel {
 
@@ -279,13 +280,25 @@ io::Archive archive_of(optim::Optimizer& optimizer) {
 void take(const io::Archive& in, nn::Module& module) { read_module(in, module); }
 void take(const io::Archive& in, Tensor& tensor) { tensor = in.tensor("value"); }
 void take(const io::Archive& in, optim::Optimizer& optimizer) { read_optimizer(in, optimizer); }
+// Files of PyTorch's own form, which hold no optimiser of ours.
+void take_file(const std::filesystem::path& path, nn::Module& module) {
+  if (io::is_pt(path)) module.load_state_dict(io::load_pt(path).tensors());
+  else take(io::Archive::load(path), module);
+}
+void take_file(const std::filesystem::path& path, Tensor& tensor) {
+  if (!io::is_pt(path)) return take(io::Archive::load(path), tensor);
+  const io::NamedTensors all = io::load_pt(path).tensors();
+  check(all.size() == 1, path.string(), ": holds ", all.size(), " tensors, not one.");
+  tensor = all.values()[0];
+}
+void take_file(const std::filesystem::path& path, optim::Optimizer& optimizer) {
+  take(io::Archive::load(path), optimizer);
+}
 }  // namespace
 
 #define GRAPNEL_DEFINE(Saved, Loaded)                                                         \
   void save(Saved value, const std::filesystem::path& path) { archive_of(value).save(path); } \
-  void load(Loaded value, const std::filesystem::path& path) {                                \
-    take(io::Archive::load(path), value);                                                     \
-  }                                                                                           \
+  void load(Loaded value, const std::filesystem::path& path) { take_file(path, value); }      \
   void save(Saved value, std::ostream& stream) { write_archive(archive_of(value), stream); }  \
   void load(Loaded value, std::istream& stream) { take(read_archive(stream), value); }
 GRAPNEL_DEFINE(nn::Module&, nn::Module&)

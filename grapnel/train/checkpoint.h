@@ -88,7 +88,8 @@ class Checkpoint {
 
 /// One module, optimiser or tensor in a file of its own, as LibTorch's torch::save and torch::load.
 void save(nn::Module& module, const std::filesystem::path& path);
-/// Reads what `save` wrote.
+/// Reads what `save` wrote; modules and tensors also from a file of LibTorch's torch::save, or of
+/// PyTorch's torch.save (io/pt.h).
 void load(nn::Module& module, const std::filesystem::path& path);
 void save(const Tensor& tensor, const std::filesystem::path& path);
 void load(Tensor& tensor, const std::filesystem::path& path);

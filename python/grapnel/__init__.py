@@ -15,7 +15,9 @@ from grapnel._printing import set_printoptions  # noqa: F401
 from grapnel._modes import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from grapnel._files import from_dlpack, load, save  # noqa: F401
 from grapnel import autograd, data, dist, hooks, nn, optim, train, utils  # noqa: F401
+from grapnel import amp  # noqa: F401
 from grapnel.train import autocast  # noqa: F401
+from grapnel import _html  # noqa: F401
 from grapnel._compile import CompiledBackward, compile, cond, declared, invoke, opaque, trace  # noqa: F401
 
 # Lines in messages are those of the user's.

@@ -1,4 +1,6 @@
 """Tensors outside of the program: files, pickles, and the memory of other libraries."""
+import contextlib
+import copyreg
 import os
 import weakref
 
@@ -16,9 +18,24 @@ def save(obj, path):
     _core._save_safetensors(os.fspath(path), obj, texts)
 
 
-def load(path):
-    """The tensors of a safetensors file, by name. Nothing in a file is ever run as code."""
-    tensors, _ = _core._load_safetensors(os.fspath(path))
+def load(f, map_location=None, *, weights_only=True):
+    """The tensors of a safetensors file, by name, or what torch.save wrote: tensors, numbers, texts, lists and dicts. `f` is a path or an open file.
+    Nothing in a file is ever run as code, so an object of a class is an error."""
+    if not weights_only:
+        raise ValueError("load: files are read as data and never run as code; leave out weights_only=False.")
+    if map_location is not None:
+        _core.device(str(map_location))  # one that is not there is an error
+    data = f.read() if hasattr(f, "read") else None
+    if data is None:
+        f, begin = os.fspath(f), b""
+        with contextlib.suppress(OSError), open(f, "rb") as file:  # the reader says what is wrong with it
+            begin = file.read(9)
+    else:
+        begin = data[:9]
+    # A ZIP archive, or the older form, which the reader refuses by name. A safetensors file has a length there, and then a brace.
+    if begin[:4] in (b"PK\3\4", b"\x80\2\x8a\x0a") and begin[8:] != b"{":
+        return _core._load_pt(f) if data is None else _core._parse_pt(data)
+    tensors, _ = _core._load_safetensors(f) if data is None else _core._parse_safetensors(data)
     return tensors
 
 
@@ -98,3 +115,5 @@ def _reduce(self, protocol):
 
 
 Tensor.__reduce_ex__ = _reduce
+# Functions of the library go by their names, as those of Python do: layers keep them as attributes.
+copyreg.pickle(type(_core.exp), lambda function: function.__name__)

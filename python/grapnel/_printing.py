@@ -98,6 +98,22 @@ def _edges(t):
     return t
 
 
+def _shown(values):
+    """The elements that are printed, and how one is written."""
+    shown = values._tolist("str") if values.numel() <= _Options.threshold else _shortened(_edges(values)._tolist("str"), values.dim())
+    return shown, _Formatter(list(_numbers(shown)), values.dtype.is_floating_point)
+
+
+def elements_as_text(tensor):
+    """The same as nested lists of texts; what is left out is "..."."""
+    shown, write = _shown(tensor.detach())
+
+    def written(values):
+        return [written(v) for v in values] if isinstance(values, list) else "..." if values is None else write(values)
+
+    return written(shown)
+
+
 def _repr(self, *, tensor_contents=None):
     notes = []
     default = self.dtype in (_core.get_default_dtype(), _core.dtype.int64, _core.dtype.bool)
@@ -109,11 +125,7 @@ def _repr(self, *, tensor_contents=None):
             notes.append(f"size={tuple(self.shape)}")
         default = self.dtype is _core.get_default_dtype()
     else:
-        if self.numel() > _Options.threshold:
-            shown = _shortened(_edges(values)._tolist("str"), self.dim())
-        else:
-            shown = values._tolist("str")
-        write = _Formatter(list(_numbers(shown)), self.dtype.is_floating_point)
+        shown, write = _shown(values)
         text = _text(shown, write, len("tensor("))
     if not default:
         notes.append(f"dtype={self.dtype}")

@@ -25,7 +25,10 @@ class Checkpoint:
 
     def __init__(self):
         self._impl = _core._train._Checkpoint()
-        self._parts = []
+        self._parts, self._names = [], []
+
+    def __repr__(self):
+        return f"Checkpoint({', '.join(self._names)})"
 
     def add(self, name, part):
         """Names a part; returns the checkpoint."""
@@ -40,6 +43,7 @@ class Checkpoint:
         else:
             self._add(name, _state_of(part))
         self._parts.append(part)
+        self._names.append(name)
         return self
 
     def _add(self, name, state):
@@ -149,8 +153,7 @@ class autocast(_Mode):
         self._before = []
 
     def _again(self):
-        again = autocast(dtype=self.dtype)
-        return again
+        return autocast(dtype=self.dtype)
 
     def __enter__(self):
         before = _core._train._autocast()
@@ -194,6 +197,9 @@ class GradScaler:
 
     def is_enabled(self):
         return self._enabled
+
+    def __repr__(self):
+        return f"GradScaler(scale={self.get_scale()}, enabled={self._enabled})"
 
     def state_dict(self):
         """In PyTorch's layout."""

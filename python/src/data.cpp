@@ -42,15 +42,16 @@ void bind_data(nb::module_& m) {
            })
       .def("decode",
            [](const PyDataset& d, const Ints& tokens) { return d.text->decode(tokens.values); });
-  data.def("fashion_mnist",
-           [](const std::optional<std::string>& root, bool train) {
-             using data::FashionMNIST;
-             const WithoutInterpreter others_run;
-             return PyDataset{std::make_shared<FashionMNIST>(
-                 root ? std::filesystem::path(*root) : FashionMNIST::default_root(),
-                 train ? FashionMNIST::Mode::train : FashionMNIST::Mode::test)};
-           },
-           "root"_a.none(), "train"_a);
+  data.def(
+      "fashion_mnist",
+      [](const std::optional<std::string>& root, bool train) {
+        using data::FashionMNIST;
+        const WithoutInterpreter others_run;
+        return PyDataset{std::make_shared<FashionMNIST>(
+            root ? std::filesystem::path(*root) : FashionMNIST::default_root(),
+            train ? FashionMNIST::Mode::train : FashionMNIST::Mode::test)};
+      },
+      "root"_a.none(), "train"_a);
   data.def("text_corpus", [](const std::string& path, int64_t block, int64_t stride) {
     const WithoutInterpreter others_run;
     const auto text =

@@ -25,17 +25,19 @@ struct Of : GradientHook {
 template <class H, class... Args, class... Extra>
 void add(nb::module_& m, const char* name, const char* says, const Extra&... extra) {
   nb::class_<Of<H>, GradientHook>(m, name, says)
-      .def("__init__",
-           [](Of<H>* self, Args... args) { new (self) Of<H>(H{std::move(args)...}); }, extra...);
+      .def(
+          "__init__", [](Of<H>* self, Args... args) { new (self) Of<H>(H{std::move(args)...}); },
+          extra...);
 }
 
 void bind_gradient_hooks(nb::module_& m) {
   nb::class_<GradientHook>(m, "GradientHook", "A hook that changes a gradient, and knows its name.")
-      .def("__call__",
-           [](const GradientHook& hook, const Tensor& grad) {
-             return run(work(grad), [&] { return hook(grad); });
-           },
-           "grad"_a)
+      .def(
+          "__call__",
+          [](const GradientHook& hook, const Tensor& grad) {
+            return run(work(grad), [&] { return hook(grad); });
+          },
+          "grad"_a)
       .def_prop_ro("name", &GradientHook::name)
       .def("__repr__", [](const GradientHook& hook) { return "<hook '" + hook.text + "'>"; })
       .def("_then", [](const GradientHook& first, const GradientHook& second) {
@@ -45,9 +47,9 @@ void bind_gradient_hooks(nb::module_& m) {
       });
   add<hooks::ClipValue, double>(m, "ClipValue", "Clamps every element to [-limit, limit].",
                                 "limit"_a);
-  add<hooks::ClipNorm, double, double>(
-      m, "ClipNorm", "Scales the gradient so that its norm is at most max_norm.", "max_norm"_a,
-      "norm_type"_a = 2.0);
+  add<hooks::ClipNorm, double, double>(m, "ClipNorm",
+                                       "Scales the gradient so that its norm is at most max_norm.",
+                                       "max_norm"_a, "norm_type"_a = 2.0);
   add<hooks::Scale, double>(m, "Scale", "Multiplies gradients by a factor.", "factor"_a);
   add<hooks::Noise, double, std::optional<Generator>>(
       m, "Noise",
@@ -74,11 +76,12 @@ struct SavedScope {
 void bind_saved_hooks(nb::module_& m) {
   nb::class_<hooks::SavedHook>(m, "_SavedHook");
   nb::class_<SavedScope>(m, "_SavedScope").def(nb::init<const hooks::SavedHook&>());
-  m.def("_compress",
-        [](DTypeArg dtype, const hooks::SavedHook* next, int64_t min_bytes) {
-          return hooks::compress(dtype.value, next ? *next : hooks::SavedHook(), {min_bytes});
-        },
-        "dtype"_a, "next"_a.none(), "min_bytes"_a);
+  m.def(
+      "_compress",
+      [](DTypeArg dtype, const hooks::SavedHook* next, int64_t min_bytes) {
+        return hooks::compress(dtype.value, next ? *next : hooks::SavedHook(), {min_bytes});
+      },
+      "dtype"_a, "next"_a.none(), "min_bytes"_a);
   m.def("_deflate", [](int64_t min_bytes) { return hooks::deflate({min_bytes}); });
   m.def("_save_to_disk", [](const std::string& folder, int64_t min_bytes) {
     return hooks::save_to_disk(folder, {min_bytes});

@@ -93,14 +93,15 @@ void bind_writers(nb::module_& m) {
   nb::class_<LoggedHistogram>(m, "LoggedHistogram",
                               "Counts between limits: counts[i] values are at most limits[i] and "
                               "above the limit before.")
-      .def("__init__",
-           [](LoggedHistogram* self, double min, double max, double count, double sum,
-              double squares, nb::list limits, nb::list counts) {
-             new (self) LoggedHistogram{min, max, count, sum, squares, {}, {}};
-             for (const nb::handle x : limits) self->limits.push_back(nb::cast<double>(x));
-             for (const nb::handle x : counts) self->counts.push_back(nb::cast<double>(x));
-           },
-           "min"_a, "max"_a, "count"_a, "sum"_a, "sum_squares"_a, "limits"_a, "counts"_a)
+      .def(
+          "__init__",
+          [](LoggedHistogram* self, double min, double max, double count, double sum,
+             double squares, nb::list limits, nb::list counts) {
+            new (self) LoggedHistogram{min, max, count, sum, squares, {}, {}};
+            for (const nb::handle x : limits) self->limits.push_back(nb::cast<double>(x));
+            for (const nb::handle x : counts) self->counts.push_back(nb::cast<double>(x));
+          },
+          "min"_a, "max"_a, "count"_a, "sum"_a, "sum_squares"_a, "limits"_a, "counts"_a)
       .def_ro("min", &LoggedHistogram::min)
       .def_ro("max", &LoggedHistogram::max)
       .def_ro("count", &LoggedHistogram::count)
@@ -116,15 +117,21 @@ void bind_writers(nb::module_& m) {
       m, "JsonLinesWriter",
       "One object per line: {\"step\":10,\"tag\":\"fc.weight/norm\",\"value\":0.5}. Appends to a "
       "file that exists.")
-      .def("__init__", [](hooks::JsonLinesWriter* self, nb::handle path) {
-        new (self) hooks::JsonLinesWriter(path_of(path));
-      }, "path"_a);
+      .def(
+          "__init__",
+          [](hooks::JsonLinesWriter* self, nb::handle path) {
+            new (self) hooks::JsonLinesWriter(path_of(path));
+          },
+          "path"_a);
   nb::class_<hooks::TensorBoardWriter, LogWriter>(
       m, "TensorBoardWriter",
       "An event file in `folder`, as TensorBoard reads it: tensorboard --logdir folder.")
-      .def("__init__", [](hooks::TensorBoardWriter* self, nb::handle folder) {
-        new (self) hooks::TensorBoardWriter(path_of(folder));
-      }, "folder"_a)
+      .def(
+          "__init__",
+          [](hooks::TensorBoardWriter* self, nb::handle folder) {
+            new (self) hooks::TensorBoardWriter(path_of(folder));
+          },
+          "folder"_a)
       .def_prop_ro("path", [](const hooks::TensorBoardWriter& w) { return w.path().string(); });
 }
 
@@ -132,16 +139,17 @@ void bind_logger(nb::module_& m) {
   using GradientLogger = Tool<Logger>;
   nb::class_<GradientLogger> type(m, "_GradientLogger");
   bind_removal(type);
-  type.def("__init__",
-           [](GradientLogger* self, nb::handle module, hooks::LogWriter* writer, nb::handle find,
-              int64_t every, bool all_steps, int64_t bins, double low, double high) {
-             auto own = writer ? nullptr : std::make_unique<PyLogWriter>(find);
-             new (self) GradientLogger(
-                 "GradientLogger", module_of(module), writer, std::move(own),
-                 hooks::GradientLoggerOptions{every, all_steps, {bins, low, high}});
-           },
-           "module"_a, "writer"_a.none(), "find"_a.none(), "every"_a, "all_steps"_a, "bins"_a,
-           "low"_a, "high"_a)
+  type.def(
+          "__init__",
+          [](GradientLogger* self, nb::handle module, hooks::LogWriter* writer, nb::handle find,
+             int64_t every, bool all_steps, int64_t bins, double low, double high) {
+            auto own = writer ? nullptr : std::make_unique<PyLogWriter>(find);
+            new (self)
+                GradientLogger("GradientLogger", module_of(module), writer, std::move(own),
+                               hooks::GradientLoggerOptions{every, all_steps, {bins, low, high}});
+          },
+          "module"_a, "writer"_a.none(), "find"_a.none(), "every"_a, "all_steps"_a, "bins"_a,
+          "low"_a, "high"_a)
       .def("step", [](GradientLogger& l) { l->logger.step(); })
       .def("steps", [](GradientLogger& l) { return l->logger.steps(); })
       .def("save",
@@ -162,8 +170,8 @@ void bind_guards(nb::module_& m) {
   guard
       .def("__init__",
            [](NanGuard* self, nb::handle module, const std::string& rank, bool gradients) {
-             new (self) NanGuard("NanGuard", module_of(module),
-                                 hooks::NanGuardOptions{rank, gradients});
+             new (self)
+                 NanGuard("NanGuard", module_of(module), hooks::NanGuardOptions{rank, gradients});
            })
       .def("check",
            [](NanGuard& g) {
@@ -193,14 +201,14 @@ void bind_guards(nb::module_& m) {
   using InBackward = Tool<optim::StepInBackward>;
   nb::class_<InBackward> stepping(m, "_StepInBackward");
   bind_removal(stepping);
-  stepping.def("__init__",
-               [](InBackward* self, nb::handle optimizer, int64_t accumulate,
-                  std::optional<double> clip_value, std::optional<double> clip_norm) {
-                 new (self) InBackward(
-                     "StepInBackward", *optimizer_of(optimizer).optimizer,
-                     optim::StepInBackwardOptions{accumulate, clip_value, clip_norm});
-               },
-               "optimizer"_a, "accumulate"_a, "clip_value"_a.none(), "clip_norm"_a.none());
+  stepping.def(
+      "__init__",
+      [](InBackward* self, nb::handle optimizer, int64_t accumulate,
+         std::optional<double> clip_value, std::optional<double> clip_norm) {
+        new (self) InBackward("StepInBackward", *optimizer_of(optimizer).optimizer,
+                              optim::StepInBackwardOptions{accumulate, clip_value, clip_norm});
+      },
+      "optimizer"_a, "accumulate"_a, "clip_value"_a.none(), "clip_norm"_a.none());
 }
 
 }  // namespace

@@ -91,6 +91,7 @@ NB_MODULE(_core, m) {
   bind_hook_library(m);
   bind_train(m);
   bind_shared_memory(m);
+  bind_pt(m);
   bind_data(m);
   bind_ops_0(m);
   bind_ops_1(m);

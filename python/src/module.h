@@ -41,6 +41,7 @@ void bind_hook_library(nb::module_& m);
 void bind_hook_tools(nb::module_& m);
 void bind_train(nb::module_& m);
 void bind_shared_memory(nb::module_& m);
+void bind_pt(nb::module_& m);
 void bind_data(nb::module_& m);
 void bind_ops_0(nb::module_& m);
 void bind_ops_1(nb::module_& m);

@@ -36,7 +36,8 @@ nb::object to_shared(const Tensors& tensors) {
   int64_t bytes = 0;
   for (const Tensor& t : tensors.values) {
     places.push_back(bytes);
-    described.append(nb::make_tuple(dtype_object(t.dtype()), nb::steal(size_object(t.sizes())), bytes));
+    described.append(
+        nb::make_tuple(dtype_object(t.dtype()), nb::steal(size_object(t.sizes())), bytes));
     bytes = checked_add(bytes, (t.nbytes() + kAlignment - 1) / kAlignment * kAlignment, "a batch");
   }
   Descriptor memory{-1};
@@ -67,7 +68,8 @@ nb::object from_shared(int fd, nb::list described, bool own) {
   const auto bytes = static_cast<size_t>(about.st_size);
   std::shared_ptr<void> memory;
   if (bytes > 0) {
-    void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, own ? MAP_PRIVATE : MAP_SHARED, fd, 0);
+    void* const at =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, own ? MAP_PRIVATE : MAP_SHARED, fd, 0);
     if (at == MAP_FAILED) fail_with("cannot be mapped");
     memory = std::shared_ptr<void>(at, [bytes](void* p) { munmap(p, bytes); });
   }
@@ -81,8 +83,8 @@ nb::object from_shared(int fd, nb::list described, bool own) {
           "shared memory: a tensor of shape ", IntArrayRef(sizes), " reaches beyond its end.");
     if (*need == 0) out.append(result(empty(sizes, type)));
     else
-      out.append(result(from_blob(static_cast<char*>(memory.get()) + place, sizes,
-                                  [memory](void*) {}, type)));
+      out.append(result(
+          from_blob(static_cast<char*>(memory.get()) + place, sizes, [memory](void*) {}, type)));
   }
   return out;
 }

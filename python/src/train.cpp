@@ -50,10 +50,8 @@ void bind_checkpoint(nb::module_& m) {
            [](PyCheckpoint& c, const std::string& name, nb::handle optimizer) {
              c.checkpoint.add(name, *optimizer_of(optimizer).optimizer);
            })
-      .def("add_part",
-           [](PyCheckpoint& c, const std::string& name, nb::handle find) {
-             c.checkpoint.add(name, c.parts.emplace_back(find));
-           })
+      .def("add_part", [](PyCheckpoint& c, const std::string& name,
+                          nb::handle find) { c.checkpoint.add(name, c.parts.emplace_back(find)); })
       .def("save",
            [](PyCheckpoint& c, const std::string& path) {
              const LetGo afterwards;
@@ -83,8 +81,8 @@ void bind_grad_scaler(nb::module_& m) {
       .def("__init__",
            [](GradScaler* self, double init_scale, double growth, double backoff, int64_t interval,
               bool enabled) {
-             new (self) GradScaler(
-                 GradScalerOptions{init_scale, growth, backoff, interval, enabled});
+             new (self)
+                 GradScaler(GradScalerOptions{init_scale, growth, backoff, interval, enabled});
            })
       .def("scale",
            [](const GradScaler& s, const Tensor& loss) {
@@ -121,13 +119,13 @@ void bind_whole_models(nb::module_& m) {
       rows.append(nb::make_tuple(r.path, r.layer, r.depth, r.parameters));
     return nb::make_tuple(rows, all.parameters, all.trainable, all.buffers, all.bytes, str(all));
   });
-  m.def("_clip_grad_norm_", [](const Tensors& parameters, double max_norm, double norm_type,
-                               bool error_if_nonfinite) {
-    return run(work(parameters), [&] {
-      return nn::utils::clip_grad_norm_(parameters.values, max_norm,
-                                        {norm_type, error_if_nonfinite});
-    });
-  });
+  m.def("_clip_grad_norm_",
+        [](const Tensors& parameters, double max_norm, double norm_type, bool error_if_nonfinite) {
+          return run(work(parameters), [&] {
+            return nn::utils::clip_grad_norm_(parameters.values, max_norm,
+                                              {norm_type, error_if_nonfinite});
+          });
+        });
 }
 
 }  // namespace
@@ -139,11 +137,14 @@ void bind_train(nb::module_& m) {
   bind_checkpoint(train);
   bind_grad_scaler(train);
   bind_whole_models(train);
-  train.def("default_generator", [] { return default_generator(); },
-            "The generator that draws what names none.");
+  train.def(
+      "default_generator", [] { return default_generator(); },
+      "The generator that draws what names none.");
   train.def("_autocast", [] { return dtype_object(Autocast::dtype()); });
   train.def("_set_autocast", [](DTypeArg type) {
-    { const Autocast checked(type.value); }
+    {
+      const Autocast checked(type.value);
+    }
     this_context.modes.autocast = type.value;
   });
 }

@@ -100,3 +100,40 @@ def test_datasets_of_datasets():
 def test_wrong_arguments(arguments):
     with pytest.raises(ValueError):
         data.DataLoader(Squares(), **arguments)
+
+
+# --- datasets of C++ ---
+
+
+def test_a_text_is_cut_into_windows_by_threads(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("the cat sat on the mat. " * 20)
+    text = g.data.TextCorpus(path, block=8, stride=3)
+    x, y = text[5]
+    assert x.shape == (8,) and g.equal(x[1:], y[:-1]) and text.decode(text.encode("cat on mat")) == "cat on mat"
+    assert text.vocab_size == len(set(path.read_text())) and g.equal(text[-1][0], text[len(text) - 1][0])
+    with pytest.raises(IndexError, match="out of range"):
+        text[len(text)]
+    seen = []
+    for workers in (0, 1, 4):
+        g.manual_seed(2)
+        loader = g.data.DataLoader(text, batch_size=5, shuffle=True, num_workers=workers)
+        seen.append([[part.tolist() for part in batch] for batch in loader])
+    assert seen[0] == seen[1] == seen[2] and len(seen[0]) == len(loader)
+    for batch in loader:
+        break  # threads end with the loop
+    part = g.data.Subset(text, [3, 1])
+    (x, _), = g.data.DataLoader(part, batch_size=2, num_workers=1)  # no dataset of C++ any more: a process
+    assert g.equal(x[0], text[3][0])
+
+
+def test_images_of_clothes():
+    try:
+        images = g.data.FashionMNIST(train=False)
+    except g.Error as error:
+        pytest.skip(str(error).split("\n")[0])
+    x, y = next(iter(g.data.DataLoader(images, batch_size=16, num_workers=2)))
+    assert len(images) == 10000 and x.shape == (16, 1, 28, 28) and y.dtype is g.int64 and 0 <= x.min().item() <= x.max().item() <= 1
+    assert g.equal(images[15][0], x[15]) and images[15][1].item() == y[15].item()
+    with pytest.raises(g.Error, match="no such folder"):
+        g.data.FashionMNIST("/nowhere")

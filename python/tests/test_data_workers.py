@@ -209,6 +209,7 @@ PROGRAM = """
 
     if {guard}:
         try:
+            print("ready", flush=True)
             for batch in DataLoader(Slow(), num_workers=2):
                 print(batch.item(), flush=True)
         except KeyboardInterrupt:
@@ -219,7 +220,9 @@ PROGRAM = """
 def start(tmp_path, guard="__name__ == '__main__'"):
     path = tmp_path / "program.py"
     path.write_text(textwrap.dedent(PROGRAM).format(guard=guard))
-    return subprocess.Popen([sys.executable, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
+    program = subprocess.Popen([sys.executable, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
+    assert guard == "True" or program.stdout.readline() == "ready\n"
+    return program
 
 
 def gone(pids, seconds=15):
@@ -238,6 +241,15 @@ def test_ctrl_c_ends_everything_without_noise(tmp_path):
     out, err = program.communicate(timeout=60)
     assert out.endswith("interrupted\n") and program.returncode == 0 and err == ""
     assert gone(pids)
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.2, 0.5])
+def test_ctrl_c_while_workers_start(tmp_path, seconds):
+    program = start(tmp_path)
+    time.sleep(seconds)
+    os.killpg(program.pid, signal.SIGINT)
+    out, err = program.communicate(timeout=60)
+    assert out.endswith("interrupted\n") and program.returncode == 0 and err == ""
 
 
 def test_workers_are_gone_with_a_parent_that_is_killed(tmp_path):

@@ -20,7 +20,9 @@
 #include "grapnel/data/idx.h"
 #include "grapnel/grapnel.h"
 #include "grapnel/io/archive.h"
+#include "grapnel/io/pickle.h"
 #include "tests/fuzz/checkpoint_parts.h"
+#include "tests/io/pt_file.h"
 #include "tests/io/temporary_folder.h"
 
 namespace {
@@ -87,6 +89,29 @@ void tensors(std::span<const std::byte> bytes) {
   survives([&] { io::parse_npz(bytes, "fuzz"); });
 }
 
+/// Checksums keep changes away from what is inside of an archive, so the pickle is read by itself,
+/// too.
+void pickles(std::span<const std::byte> bytes) {
+  survives([&] { io::parse_pt(bytes, "fuzz").tensors(); });
+  const std::string_view code(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const io::PickleCalls calls{
+      .is_text = [](std::string_view name) { return name.starts_with("torch."); },
+      .call = [](const std::string&, const io::PtValue& arguments,
+                 const io::PickleMaker& make) -> io::PtValue {
+        if (arguments.items().empty()) return make(io::PtValue::Kind::dict);
+        return arguments.items()[0];
+      },
+      .persistent = [](const io::PtValue&, const io::PickleMaker& make) -> io::PtValue {
+        return make(io::PtValue::Kind::storage);
+      }};
+  survives([&] { io::run_pickle(code, calls, "fuzz").tensors(); });
+  // The same with an archive around it, and some memory for its tensors.
+  const std::string inside(code.substr(0, 1 << 16));
+  survives([&] {
+    io::parse_pt(bytes_of(pt_of(inside, {{"0", inside}, {"1", std::string(64, '\1')}})), "fuzz");
+  });
+}
+
 void checkpoints(const std::filesystem::path& file) {
   survives([&] { io::Archive::load(file); });
   fuzz::CheckpointParts parts;
@@ -120,6 +145,7 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   tensors(bytes);
+  pickles(bytes);
   {
     const MemoryFile file(bytes);
     survives([&] { data::read_idx(file.path()); });

@@ -135,8 +135,7 @@ TEST_CASE("a malformed file is refused with the reason") {
   CHECK(refused("PK\3\4 and so on") ==
         "file: is a zip file, as torch.save and LibTorch's torch::save write it, and no "
         "safetensors file.\n"
-        "Convert it in Python with safetensors.torch.save_file; docs/porting-from-libtorch.md "
-        "shows how.");
+        "Read it with io::load_pt; docs/porting-from-libtorch.md shows how.");
   CHECK(refused(made("{}", 0, 99)) ==
         "file: the header should have 99 bytes, but only 2 are left in the file.\nIt was cut off, "
         "or it is "

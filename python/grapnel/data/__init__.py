@@ -1,5 +1,5 @@
 """Datasets, samplers, and the loader that makes batches of them."""
-from grapnel.data._worker import get_worker_info  # noqa: F401
+from grapnel.data._info import get_worker_info  # noqa: F401
 from grapnel.data.dataset import (  # noqa: F401
     ConcatDataset, Dataset, FashionMNIST, IterableDataset, Subset, TensorDataset, TextCorpus, random_split)
 from grapnel.data.loader import DataLoader, default_collate  # noqa: F401

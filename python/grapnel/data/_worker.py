@@ -13,23 +13,9 @@ import time
 import traceback
 
 from grapnel import _core
-from grapnel.data import _messages
+from grapnel.data import _info, _messages
 
 _GRACE = 10  # seconds for a batch that nobody wants any more
-
-info = None
-
-
-class WorkerInfo:
-    """What a dataset can ask about the process that it is in."""
-
-    def __init__(self, id, num_workers, dataset):
-        self.id, self.num_workers, self.dataset, self.seed = id, num_workers, dataset, None
-
-
-def get_worker_info():
-    """In a worker process, which one it is; None elsewhere."""
-    return info
 
 
 def _listen(connection, tasks):
@@ -50,8 +36,8 @@ def seed_everything(*numbers):
     _core.manual_seed(seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed % 2**32)
-    if info is not None:
-        info.seed = seed
+    if _info.info is not None:
+        _info.info.seed = seed
 
 
 class _Source:
@@ -98,8 +84,8 @@ def _described(error):
 
 def main(connection, number, count):
     """Until the parent closes the connection."""
-    global info
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _core.set_num_threads(1)
     tasks = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(connection, tasks), daemon=True).start()
@@ -108,7 +94,7 @@ def main(connection, number, count):
         try:
             if source is None:
                 dataset, collate, init, seed = task.unpacked(private=True)
-                info = WorkerInfo(number, count, dataset)
+                _info.info = _info.WorkerInfo(number, count, dataset)
                 seed_everything(seed, "worker", number)
                 source = _Source(dataset, collate, init, number)
                 result = None

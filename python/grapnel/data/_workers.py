@@ -4,11 +4,13 @@ Batch k is made by worker k % count, and each worker answers in the order in whi
 workers. Every worker has a connection of its own: one that dies takes no lock with it, and is noticed at once.
 """
 import collections
+import contextlib
 import multiprocessing
 import multiprocessing.connection
 import pickle
 import signal
 import time
+from multiprocessing import resource_tracker
 
 from grapnel.data import _messages, _worker
 from grapnel.errors import Error
@@ -23,12 +25,24 @@ class WorkerTraceback(Exception):
         return "\n" + self.args[0]
 
 
+@contextlib.contextmanager
+def _without_interrupts():
+    """A process that is started inside begins without Ctrl-C, until it can say that it wants none. It waits for this thread meanwhile."""
+    resource_tracker.ensure_running()  # when it starts it switches interrupts on again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class _Member:
     def __init__(self, context, number, count):
         self.number = number
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_worker.main, args=(theirs, number, count), daemon=True, name=f"grapnel-data-{number}")
-        self.process.start()
+        with _without_interrupts():
+            self.process.start()
         theirs.close()
         self.begun = False
 

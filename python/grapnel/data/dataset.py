@@ -15,6 +15,9 @@ class Dataset:
     def __add__(self, other):
         return ConcatDataset([self, other])
 
+    def __repr__(self):
+        return f"{type(self).__name__}({f'{len(self)} examples' if hasattr(self, '__len__') else ''})"
+
 
 class IterableDataset(Dataset):
     """Examples in an order of their own: __iter__()."""
@@ -41,8 +44,11 @@ class TensorDataset(Dataset):
 class NativeDataset(Dataset):
     """A dataset of the C++ library. Whole batches are made there, without the interpreter's lock."""
 
-    def __init__(self, impl):
-        self._impl = impl
+    def __init__(self, impl, *arguments):
+        self._impl, self._arguments = impl, arguments
+
+    def __reduce__(self):
+        return type(self), self._arguments  # read again from its files
 
     def __len__(self):
         return self._impl.size()
@@ -61,14 +67,14 @@ class FashionMNIST(NativeDataset):
     """28 x 28 grey images of ten classes: float32 [1, 28, 28] in [0, 1], and int64. MNIST's files have the same form."""
 
     def __init__(self, root=None, train=True):
-        super().__init__(_core._data.fashion_mnist(None if root is None else os.fspath(root), train))
+        super().__init__(_core._data.fashion_mnist(None if root is None else os.fspath(root), train), root, train)
 
 
 class TextCorpus(NativeDataset):
     """A text, or all files of a folder, cut into windows of characters: int64 [block], and the same one character later."""
 
     def __init__(self, path, block=128, stride=0):
-        super().__init__(_core._data.text_corpus(os.fspath(path), block, stride))
+        super().__init__(_core._data.text_corpus(os.fspath(path), block, stride), path, block, stride)
 
     vocab_size = property(lambda self: self._impl.vocab_size())
 

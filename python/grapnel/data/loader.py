@@ -1,13 +1,11 @@
 """DataLoader: batches of a dataset, made when they are asked for, or ahead of time by workers."""
 import collections
 import collections.abc
-import concurrent.futures
 import itertools
 import weakref
 
 from grapnel import _core
 from grapnel._core import Tensor
-from grapnel.data._workers import Workers
 from grapnel.data.dataset import IterableDataset, NativeDataset
 from grapnel.data.sampler import BatchSampler, RandomSampler, SequentialSampler, _random
 
@@ -79,6 +77,9 @@ class DataLoader:
             return length if self.batch_size is None else length // self.batch_size if self.drop_last else -(-length // self.batch_size)
         return len(self.sampler if self.batch_sampler is None else self.batch_sampler)
 
+    def __repr__(self):
+        return f"DataLoader({type(self.dataset).__name__}, batch_size={self.batch_size}, num_workers={self.num_workers})"
+
     def __iter__(self):
         # Drawn with and without workers, so that the order that a sampler draws next does not depend on them.
         seed = _random(self.generator).getrandbits(62)
@@ -106,11 +107,15 @@ class DataLoader:
                 yield self.collate_fn([self.dataset[i] for i in indices])
 
     def _with_workers(self, seed):
+        from grapnel.data._workers import Workers  # what it needs is much to import for a program without workers
+
         workers, self._workers = self._workers, None  # two loops at a time have workers of their own
         if workers is None:
             what = self.dataset, self.collate_fn, self.worker_init_fn
             # Examples that come one after the other come from one process, or their order would depend on how many there are.
             workers = Workers(1 if self._iterable else self.num_workers, what, seed, self.multiprocessing_context, self.timeout)
+            if self.persistent_workers:
+                weakref.finalize(self, workers.close)
         finished = False
         try:
             if self._iterable:
@@ -121,7 +126,6 @@ class DataLoader:
         finally:
             if finished and self.persistent_workers and self._workers is None:
                 self._workers = workers
-                weakref.finalize(self, workers.close)
             else:
                 workers.close()
 
@@ -130,7 +134,9 @@ class DataLoader:
             for indices in self.batch_sampler:
                 yield self.dataset.batch(list(indices), seed)
             return
-        threads = concurrent.futures.ThreadPoolExecutor(self.num_workers, "grapnel-data")
+        from concurrent.futures import ThreadPoolExecutor
+
+        threads = ThreadPoolExecutor(self.num_workers, "grapnel-data")
         try:
             waiting = collections.deque()
             for indices in self.batch_sampler:

@@ -59,6 +59,9 @@ class _Native(LRScheduler):
     def load_state_dict(self, state_dict):
         self._impl.load_state_dict(state_dict)
 
+    def __repr__(self):
+        return f"{type(self).__name__}(last_epoch={self.last_epoch}, lr={self.get_last_lr()})"
+
 
 class LambdaLR(_Native):
     """The first rate times lr_lambda(epoch), or times one function for each group."""
@@ -161,3 +164,6 @@ class ReduceLROnPlateau:
 
     def load_state_dict(self, state_dict):
         self._impl.load_state_dict(state_dict)
+
+    def __repr__(self):
+        return f"{type(self).__name__}(last_epoch={self.last_epoch}, lr={self.get_last_lr()})"

@@ -323,6 +323,9 @@ class _State(collections.abc.Mapping):
     def __len__(self):
         return len(self._all())
 
+    def __repr__(self):
+        return repr(self._all())
+
 
 class Native(Optimizer):
     """An optimiser of the C++ library."""

@@ -1,2 +1,2 @@
 """What PyTorch keeps under utils."""
-from grapnel.utils import checkpoint, hooks  # noqa: F401
+from grapnel.utils import checkpoint, data, hooks, tensorboard  # noqa: F401
