@@ -394,6 +394,7 @@ def test_a_node_that_only_its_own_attributes_keep_is_collected(take_note):
     assert end() is None
 
 
+@pytest.mark.flat_memory
 @pytest.mark.parametrize("take_note", [note_of_numbers, note_that_is_the_node, note_that_leads_to_the_node])
 def test_memory_stays_flat(take_note):
     import os

@@ -223,6 +223,7 @@ def rss():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.flat_memory
 @shapes
 def test_ten_thousand_leave_no_memory_behind(make):
     def rounds(count):

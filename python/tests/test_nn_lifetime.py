@@ -120,6 +120,7 @@ def test_rings_are_collected(make):
     assert [r() for r in seen] == [None, None]
 
 
+@pytest.mark.flat_memory
 @pytest.mark.parametrize("make", SHAPES, ids=lambda f: f.__name__)
 def test_rings_leave_no_memory_behind(make):
     for _ in range(150):
