@@ -11,6 +11,7 @@ timed, both libraries have to give the same values. The second column is PyTorch
 --instructions counts those of Grapnel's rows under valgrind instead, a figure that does not depend on what else the machine does.
 """
 import argparse
+import array
 import json
 import os
 import pathlib
@@ -26,7 +27,7 @@ HERE = pathlib.Path(__file__).resolve()
 # What a row may cost, in ns.
 BUDGETS = {"a + b": 90, "a + 2.0": 110, "a.sum(dim=0, keepdim=True)": 200, "w + b, recorded": 160, "a Python hook, per firing": 130, "register_hook": 400,
            "Function.apply, one op": 1200, "40 ops, compiled": 6000, "40 ops, replayed": 2500}
-NODES, HOOKS = 100, 10
+NODES, HOOKS = 100, 100
 
 
 class Row:
@@ -101,6 +102,11 @@ def rows_of(m, compiler):
     if hasattr(m, "CompiledBackward"):
         space["replayed"] = replayed = m.compile(forty, replay=True)
         rows.append(Row("40 ops, replayed", "replayed(a)", lambda: replayed(a).tolist(), 500))
+        space["total"] = compiler(lambda t: t.sum())
+        memory = array.array("f", bytes(2**20))
+        space["shared"], space["stable"] = m.from_numpy(memory), m.from_numpy(memory, stable=True)
+        rows.append(Row("sum of 1 MiB of an array, compiled", "total(shared)", count=100))
+        rows.append(Row("the same, declared stable", "total(stable)", count=100))
     return {row.name: row for row in rows}, space
 
 
@@ -145,10 +151,10 @@ def of_import(package, environment):
     """CPU ms and MiB that an import costs beyond an empty interpreter: medians."""
 
     def run(code):
-        out = [subprocess.run([sys.executable, "-c", f"import resource, time; b = time.process_time(); {code}\n"
-                               "print(time.process_time() - b, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"],
+        out = [subprocess.run([sys.executable, "-c", f"import time; b = time.process_time(); {code}\n"
+                               "print(time.process_time() - b, open('/proc/self/statm').read().split()[1])"],
                               check=True, capture_output=True, text=True, env=environment).stdout.split() for _ in range(7)]
-        return statistics.median(float(o[0]) for o in out) * 1e3, statistics.median(int(o[1]) for o in out) / 1024
+        return statistics.median(float(o[0]) for o in out) * 1e3, statistics.median(int(o[1]) for o in out) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
     with_it, without = run(f"import {package}"), run("pass")
     return with_it[0], with_it[1] - without[1]
@@ -184,7 +190,7 @@ def count_instructions(build):
 
 def show(name, times, budget=None):
     cells = "".join(f"{median:10.0f} ±{spread:5.1f}" for median, spread in times)
-    print(f"{name:32}{cells}{f'{budget:10}' if budget else ''}", flush=True)
+    print(f"{name:36}{cells}{f'{budget:10}' if budget else ''}", flush=True)
 
 
 def main():
@@ -208,10 +214,10 @@ def main():
     if options.instructions:
         parts = count_instructions(options.build)
         calls = {name: (parts[3 * i + 2] - parts[3 * i + 1]) / 100 for i, name in enumerate(rows)}
-        print(f"{'instructions a call':32}{'Grapnel':>10}")
+        print(f"{'instructions a call':36}{'Grapnel':>10}")
         for name in wanted:
             count = calls[name] - (calls[rows[name].minus] if rows[name].minus else 0)
-            print(f"{name:32}{count / rows[name].per:10.0f}")
+            print(f"{name:36}{count / rows[name].per:10.0f}")
         return
     try:
         import torch
@@ -227,7 +233,7 @@ def main():
                     raise SystemExit(f"{name}: {mine} and {other} differ")
     times = measure(libraries, wanted, options.repeats)
     results = {}
-    print(f"{'ns a call':32}{'Grapnel':>17}{'PyTorch' if len(libraries) > 1 else '':>17}{'budget':>10}")
+    print(f"{'ns a call':36}{'Grapnel':>17}{'PyTorch' if len(libraries) > 1 else '':>17}{'budget':>10}")
     for name in wanted:
         results[name] = [of_row(lib[name], t) for (lib, _), t in zip(libraries, times) if name in lib]
         show(name, results[name], BUDGETS.get(name))

@@ -1,5 +1,6 @@
 """Sizes, types and what tensors do in Python that C++ says in another way."""
 import collections
+import copy as copying
 import math
 
 from grapnel import _core
@@ -70,7 +71,7 @@ def _deepcopy(self, memo):
     copy = _core._subclass(type(self), self.detach().clone(), self.requires_grad)
     memo[id(self)] = copy
     if self.grad is not None:
-        copy.grad = _deepcopy(self.grad, memo)
+        copy.grad = copying.deepcopy(self.grad, memo)  # which keeps the object of grad, by whose address memo knows it
     copy.__dict__.update(self.__dict__)
     return copy
 

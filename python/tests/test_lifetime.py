@@ -11,6 +11,7 @@ import pytest
 
 import grapnel as g
 from grapnel.autograd import graph
+from hook_tools import rss
 
 
 class Witness:
@@ -22,11 +23,6 @@ class Witness:
 
 def leaf():
     return g.ones(3, requires_grad=True)
-
-
-def rss():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 # --- hooks die with what they are on ---

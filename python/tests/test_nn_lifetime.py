@@ -1,17 +1,12 @@
 """Modules, their hooks and tensors: who keeps whom alive, and that rings are collected."""
 import gc
-import os
 import weakref
 
 import pytest
 
 import grapnel as g
 from grapnel import nn
-
-
-def rss():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+from hook_tools import rss
 
 
 class Net(nn.Module):
