@@ -91,6 +91,7 @@ void SavedVariable::pack(const Tensor& argument, SavedTensorHookPair hooks) {
     const base::HookCodeScope user;
     try {
       packed->value = packed->hooks.pack(argument);
+      packed->hooks.pack = nullptr;  // and what it captured, which may keep the node
     } catch (...) {
       base::note(str("in the pack hook of a saved tensor of shape ", argument.shape()));
       throw;

@@ -1,5 +1,6 @@
 """Sizes, types and what tensors do in Python that C++ says in another way."""
 import collections
+import copy as copying
 import math
 
 from grapnel import _core
@@ -69,10 +70,8 @@ def _deepcopy(self, memo):
         return memo[id(self)]
     copy = _core._subclass(type(self), self.detach().clone(), self.requires_grad)
     memo[id(self)] = copy
-    grad = self.grad
-    if grad is not None:
-        memo.setdefault(id(memo), []).append(grad)  # what the memo knows by its address stays alive as long as the memo
-        copy.grad = _deepcopy(grad, memo)
+    if self.grad is not None:
+        copy.grad = copying.deepcopy(self.grad, memo)  # which keeps the object of grad, by whose address memo knows it
     copy.__dict__.update(self.__dict__)
     return copy
 

@@ -57,7 +57,8 @@ class PyTensorHook final : public TensorHook, public Callable {
                                  : (*this)(wrap(grad));
       if (out.is_none()) return {};
       if (!is_tensor(out.ptr())) refuse_result("tensor hook", name, out.ptr(), kReturns);
-      return tensor_of(out.ptr());
+      const Tensor& result = tensor_of(out.ptr());
+      return result.is_same(grad) ? Tensor() : result;  // the argument itself is no change
     });
   }
   void compiled_args(CompiledNodeArgs& args) const override { declare(args); }

@@ -46,8 +46,9 @@ void collect(PyObject* data, const std::vector<int64_t>& sizes, size_t level,
   }
 }
 
-/// Whether the innermost first element of a list is a tensor with dimensions or an array.
+/// Whether it is a list whose innermost first element is a tensor with dimensions or an array.
 bool holds_arrays(PyObject* data) {
+  if (!is_list(data)) return false;
   while (is_list(data) && PySequence_Fast_GET_SIZE(data) > 0)
     data = PySequence_Fast_GET_ITEM(data, 0);
   return (is_tensor(data) && tensor_of(data).dim() > 0) ||
@@ -66,7 +67,7 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
   if (holds_arrays(data)) {
     std::vector<Tensor> rows;
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(data); ++i)
-      rows.push_back(tensor_from(PySequence_Fast_GET_ITEM(data, i), dtype));
+      rows.push_back(tensor_from(nb::borrow(PySequence_Fast_GET_ITEM(data, i)).ptr(), dtype));
     return stack(rows);
   }
   std::vector<int64_t> sizes;

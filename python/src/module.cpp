@@ -3,6 +3,7 @@
 #include "python/src/module.h"
 
 #include "grapnel/base/error.h"
+#include "grapnel/base/interrupt.h"
 #include "python/src/held.h"
 
 namespace grapnel::python {
@@ -18,6 +19,16 @@ void make_error(nb::module_& m, ErrorKind kind, const char* name, const char* sa
   if (!type) throw nb::python_error();
   errors[static_cast<int>(kind)] = type;
   m.attr(str("_", name).c_str()) = nb::handle(type);
+}
+
+unsigned long main_thread = 0;
+
+/// Ctrl-C in long work: Python runs handlers of signals on its main thread only.
+void check_signals() {
+  if (PyThread_get_thread_ident() != main_thread) return;
+  in_python([] {
+    if (PyErr_CheckSignals()) throw_python();
+  });
 }
 }  // namespace
 
@@ -55,8 +66,15 @@ void bind_errors(nb::module_& m) {
   // What the library lets go of after this stays where it is.
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
     let_go_of_dying();
+    set_interrupt_check(nullptr);
     interpreter_ends();
   }));
+}
+
+void bind_interrupts(nb::module_&) {
+  const nb::object thread = nb::module_::import_("threading").attr("main_thread")();
+  main_thread = nb::cast<unsigned long>(thread.attr("ident"));
+  set_interrupt_check(check_signals);
 }
 
 }  // namespace grapnel::python
@@ -65,6 +83,7 @@ NB_MODULE(_core, m) {
   using namespace grapnel::python;
   nb::set_leak_warnings(false);
   bind_errors(m);
+  bind_interrupts(m);
   bind_lines(m);
   bind_tensor(m);
   bind_dtypes(m);

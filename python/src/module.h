@@ -13,6 +13,7 @@ enum class ErrorKind : uint8_t { error, graph_break, index, type, value, interna
 PyObject* error_type(ErrorKind kind = ErrorKind::error);
 
 void bind_errors(nb::module_& m);
+void bind_interrupts(nb::module_& m);
 void bind_lines(nb::module_& m);
 void bind_dtypes(nb::module_& m);
 void bind_generator(nb::module_& m);

@@ -91,9 +91,12 @@ void bind_nn_layers(nb::module_& m) {
     if (!self->module) adopt(self, layer.make(Arguments(std::move(arguments))), &layer);
   });
   m.def("_copy_layer", [](nb::handle from, nb::handle object) {
+    nn::Module& original = module_of(from);
     const Layer* const layer = as_module(from.ptr())->layer;
     check(layer != nullptr, "only layers of the library are copied by this");
-    adopt(as_module(object.ptr()), layer->copy(module_of(from)), layer);
+    if (!is_module(object.ptr())) throw nb::type_error("expected a Module");
+    check(!as_module(object.ptr())->module, "a copy goes to an object that has no module yet");
+    adopt(as_module(object.ptr()), layer->copy(original), layer);
   });
   m.def("_reset_parameters", [](nb::handle object) {
     nn::Module& module = module_of(object);

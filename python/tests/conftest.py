@@ -1,5 +1,6 @@
 """Fixtures of all tests."""
 import contextlib
+import os
 
 import pytest
 
@@ -32,6 +33,14 @@ def torch(names_installed):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "eager_only(why): the test is about what other modes do not have")
+    config.addinivalue_line("markers", "flat_memory: the test looks at the memory of the process, where sanitizers keep what was freed")
+
+
+def pytest_collection_modifyitems(items):
+    if os.environ.get("GRAPNEL_SANITIZED"):
+        for item in items:
+            if item.get_closest_marker("flat_memory"):
+                item.add_marker(pytest.mark.skip(reason="a sanitizer keeps what was freed"))
 
 
 def pytest_generate_tests(metafunc):

@@ -1,4 +1,6 @@
-"""What the tests of the specification's rows share."""
+"""What tests share."""
+import os
+
 import grapnel as g
 
 
@@ -31,3 +33,9 @@ def error():
 
 def raising(*_, **__):
     raise error()
+
+
+def rss():
+    """Bytes of memory that the process has."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -122,6 +122,8 @@ def test_what_hooks_cannot_return(value):
     y.register_hook(lambda grad: value)
     with pytest.raises((TypeError, g.Error)):
         y.sum().backward()
+    if value == (None,):
+        return  # no gradient for the one output there is
     y = x * 2
     y.grad_fn.register_prehook(lambda grads: value)
     with pytest.raises((TypeError, g.Error)):

@@ -2,7 +2,6 @@
 import asyncio
 import functools
 import gc
-import os
 import threading
 import weakref
 
@@ -10,6 +9,7 @@ import pytest
 
 import grapnel as g
 from grapnel.autograd import graph
+from hook_tools import rss
 
 
 @pytest.fixture(autouse=True)
@@ -681,11 +681,6 @@ def test_a_compiled_function_may_go_while_it_runs():
 def test_memory_stays_flat_over_many_calls():
     f = g.compile(lambda x: (x * 2 + 1).sum())
     x = g.ones(1000)
-
-    def rss():
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
     for _ in range(500):
         f(x)
     before = rss()

@@ -7,6 +7,7 @@ import pytest
 import grapnel as g
 from grapnel.autograd import Function
 from grapnel.autograd.function import once_differentiable
+from hook_tools import rss
 
 
 def leaf(*values):
@@ -394,14 +395,9 @@ def test_a_node_that_only_its_own_attributes_keep_is_collected(take_note):
     assert end() is None
 
 
+@pytest.mark.flat_memory
 @pytest.mark.parametrize("take_note", [note_of_numbers, note_that_is_the_node, note_that_leads_to_the_node])
 def test_memory_stays_flat(take_note):
-    import os
-
-    def rss():
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
     x = leaf(1.0)
 
     def once():

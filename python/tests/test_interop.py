@@ -167,3 +167,13 @@ def test_damaged_files_are_errors(tmp_path):
         g.load(tmp_path / "nothing")
     with pytest.raises(TypeError):
         g.save({"a": 3}, path)
+
+
+def test_copies_of_several_tensors_with_gradients():
+    """Objects of gradients come and go while they are copied; none is taken for another at its address."""
+    tensors = [nn.Parameter(g.full((n,), float(n))) for n in range(1, 9)]
+    for t in tensors:
+        t.grad = t.detach() * 10
+    copies = copy.deepcopy(tensors + tensors)
+    assert all(a.grad.tolist() == b.grad.tolist() and a.tolist() == b.tolist() for a, b in zip(tensors, copies))
+    assert copies[0] is copies[8] and copies[0].grad is copies[8].grad

@@ -1,17 +1,12 @@
 """Modules, their hooks and tensors: who keeps whom alive, and that rings are collected."""
 import gc
-import os
 import weakref
 
 import pytest
 
 import grapnel as g
 from grapnel import nn
-
-
-def rss():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+from hook_tools import rss
 
 
 class Net(nn.Module):
@@ -120,6 +115,7 @@ def test_rings_are_collected(make):
     assert [r() for r in seen] == [None, None]
 
 
+@pytest.mark.flat_memory
 @pytest.mark.parametrize("make", SHAPES, ids=lambda f: f.__name__)
 def test_rings_leave_no_memory_behind(make):
     for _ in range(150):

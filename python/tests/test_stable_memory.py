@@ -40,7 +40,7 @@ def test_between_calls_the_memory_may_change(share):
     f = g.compile(lambda t: t * 2 + 1)
     assert f(x).tolist() == [3, 5]
     memory[:] = 10
-    assert f(x).tolist() == [21, 21] and f.stats().graphs == 1
+    assert f(x).tolist() == [21, 21]
 
 
 @pytest.mark.parametrize("share", SHARE)

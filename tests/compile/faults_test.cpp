@@ -248,6 +248,33 @@ TEST_CASE("borrowed memory is read when an op first sees it") {
   });
 }
 
+TEST_CASE("borrowed memory that is declared stable is read where it lies, when the graph runs") {
+  on_each_backend([](CompileOptions options) {
+    float memory[3] = {1, 2, 3};
+    auto f = compile(
+        [&](Tensor x) {
+          const Tensor y = x * 2.0, z = x.view({3, 1}) + 1.0;
+          memory[0] = 100;  // breaks the promise, to see which memory is read
+          return y + z.view({3});
+        },
+        options);
+    const Tensor blob = from_blob(memory, {3});
+    declare_stable(blob);
+    CHECK(f(blob).equal(tensor({301.0f, 7.0f, 10.0f})));
+    // Between calls it may change, as any tensor may.
+    memory[1] = 20;
+    CHECK(f(blob).equal(tensor({301.0f, 61.0f, 10.0f})));
+    CHECK(f.stats().graphs == 1);
+    auto write = compile([&] { Tensor(blob).add_(1.0); }, options);
+    write();
+    CHECK(memory[1] == 21);
+  });
+  CHECK_THROWS_AS(declare_stable(Tensor()), Error);
+  const Tensor own = ones({2});
+  declare_stable(own);  // says nothing new
+  CHECK(compile([](Tensor x) { return x + 1.0; })(own).equal(tensor({2.0f, 2.0f})));
+}
+
 TEST_CASE("whether integers can be divided is looked at when the graph runs, without a break") {
   on_each_backend([](CompileOptions options) {
     options.fullgraph = true;
