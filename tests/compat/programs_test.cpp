@@ -12,12 +12,13 @@ namespace {
 
 // --- digits, from a dataset of the program's own ---
 
-/// Images with a bright row or a bright column.
+/// Images with a bright row or a bright column, not at the edge, which the network does not see.
 class Stripes : public torch::data::datasets::Dataset<Stripes> {
  public:
   torch::data::Example<> get(size_t index) override {
     auto image = torch::zeros({1, 12, 12});
-    const int64_t kind = static_cast<int64_t>(index % 2), at = static_cast<int64_t>(index / 2 % 12);
+    const int64_t kind = static_cast<int64_t>(index % 2),
+                  at = static_cast<int64_t>(index / 2 % 8) + 1;
     image.select(kind + 1, at).fill_(1.0);
     return {image, torch::tensor(kind, torch::kLong)};
   }
@@ -92,7 +93,7 @@ TEST_CASE("a convolutional network learns from a loader, as in the first example
   auto loader = torch::data::make_data_loader<torch::data::samplers::RandomSampler>(
       std::move(dataset), torch::data::DataLoaderOptions().batch_size(16).workers(1));
   torch::optim::Adam optimizer(model.parameters(), torch::optim::AdamOptions(0.01));
-  for (int epoch = 0; epoch < 25; ++epoch) train(model, device, *loader, optimizer);
+  for (int epoch = 0; epoch < 15; ++epoch) train(model, device, *loader, optimizer);
   CHECK(accuracy(model, device, *loader, size) > 0.95);
 }
 

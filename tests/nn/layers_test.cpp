@@ -244,5 +244,5 @@ TEST_CASE("layers say what is wrong with options and inputs") {
   CHECK(error_text([] { nn::Embedding(nn::EmbeddingOptions(3, 2).padding_idx(3)); }) ==
         "Embedding: padding_idx must be in [-3, 3), got 3.");
   CHECK(error_text([] { nn::GLU()(ones({3})); }) ==
-        "GLU: dimension -1 must have an even size to be halved, x is [3].");
+        "glu: dimension -1 must have an even size to be halved, x is [3].");
 }
