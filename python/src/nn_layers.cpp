@@ -10,7 +10,12 @@ namespace grapnel::python {
 // --- arguments ---
 
 nb::object Arguments::at(const char* name) const { return nb::borrow(values_[name]); }
-double Arguments::number(const char* name) const { return nb::cast<double>(at(name)); }
+void Arguments::refuse(const char* name, const char* wanted) const {
+  const nb::object given = at(name);
+  throw nb::type_error(
+      str(name, " must be ", wanted, ", got ", Py_TYPE(given.ptr())->tp_name, ".").c_str());
+}
+double Arguments::number(const char* name) const { return get<double>(name, "a number"); }
 std::optional<int64_t> Arguments::maybe_integer(const char* name) const {
   return none(name) ? std::nullopt : std::optional(integer(name));
 }
@@ -18,16 +23,22 @@ std::optional<double> Arguments::maybe_number(const char* name) const {
   return none(name) ? std::nullopt : std::optional(number(name));
 }
 Tensor Arguments::tensor(const char* name) const {
-  return none(name) ? Tensor() : nb::cast<Tensor>(at(name));
+  return none(name) ? Tensor() : get<Tensor>(name, "a tensor or None");
 }
 std::vector<int64_t> Arguments::integers(const char* name) const {
-  return IntArrayRef(nb::cast<Ints>(at(name))).vec();
+  return IntArrayRef(get<Ints>(name, "an integer or a sequence of integers")).vec();
 }
 std::vector<int64_t> Arguments::sizes(const char* name) const {
   if (none(name)) return {-1};
   if (PyIndex_Check(at(name).ptr())) return integers(name);
   std::vector<int64_t> out;
-  for (const nb::handle size : at(name)) out.push_back(size.is_none() ? -1 : nb::cast<int64_t>(size));
+  if (!PySequence_Check(at(name).ptr())) refuse(name, "an integer or a sequence of integers and None");
+  for (const nb::handle size : at(name)) {
+    int64_t one = -1;
+    if (!size.is_none() && !nb::try_cast(size, one))
+      refuse(name, "an integer or a sequence of integers and None");
+    out.push_back(one);
+  }
   return out;
 }
 

@@ -17,10 +17,10 @@ namespace grapnel::python {
 class Arguments {
  public:
   explicit Arguments(nb::dict values) : values_(std::move(values)) {}
-  int64_t integer(const char* name) const { return nb::cast<int64_t>(at(name)); }
+  int64_t integer(const char* name) const { return get<int64_t>(name, "an integer"); }
   double number(const char* name) const;
-  bool flag(const char* name) const { return nb::cast<bool>(at(name)); }
-  std::string text(const char* name) const { return nb::cast<std::string>(at(name)); }
+  bool flag(const char* name) const { return get<bool>(name, "True or False"); }
+  std::string text(const char* name) const { return get<std::string>(name, "a string"); }
   bool none(const char* name) const { return at(name).is_none(); }
   std::optional<int64_t> maybe_integer(const char* name) const;
   std::optional<double> maybe_number(const char* name) const;
@@ -32,6 +32,17 @@ class Arguments {
   nb::object at(const char* name) const;
 
  private:
+  /// The argument as a T, or a TypeError that says what it has to be.
+  template <class T>
+  T get(const char* name, const char* wanted) const {
+    try {
+      return nb::cast<T>(at(name));
+    } catch (const std::bad_cast&) {
+      refuse(name, wanted);
+    }
+  }
+  [[noreturn]] void refuse(const char* name, const char* wanted) const;
+
   nb::dict values_;
 };
 

@@ -119,6 +119,14 @@ def test_simple_recurrent_layers_and_cells():
 def test_wrong_arguments_say_which_there_are():
     with pytest.raises(TypeError, match="in_features, out_features"):
         nn.Linear(3)
+    with pytest.raises(TypeError, match="in_features must be an integer, got str"):
+        nn.Linear("a", 2)
+    with pytest.raises(TypeError, match="kernel_size must be an integer or a sequence of integers, got str"):
+        nn.Conv2d(1, 1, "a")
+    with pytest.raises(TypeError, match="p must be a number, got list"):
+        nn.Dropout([])
+    with pytest.raises(TypeError, match="output_size must be an integer or a sequence of integers and None, got"):
+        nn.AdaptiveAvgPool2d(object())
     with pytest.raises(TypeError, match="Conv2d"):
         nn.Conv2d(1, 2, 3, strides=2)
     with pytest.raises((TypeError, g.Error)):
