@@ -305,7 +305,9 @@ Tensor from_blob(void* data, IntArrayRef sizes, IntArrayRef strides, const Delet
 }
 
 void declare_stable(const Tensor& t) {
-  check(t.defined(), "declare_stable: the tensor is undefined, so there is no memory to promise anything about.");
+  check(
+      t.defined(),
+      "declare_stable: the tensor is undefined, so there is no memory to promise anything about.");
   t.impl().storage->declare_stable();
 }
 
