@@ -7,5 +7,10 @@ set(sanitized_tests bad_input eager_changes eager_group_rows eager_groups eager_
 
 target_compile_options(_core PRIVATE -O0 -fno-sanitize=undefined)
 target_precompile_headers(_core PRIVATE src/bind.h)
-execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libasan.so OUTPUT_VARIABLE GRAPNEL_ASAN OUTPUT_STRIP_TRAILING_WHITESPACE)
-set(sanitized_environment LD_PRELOAD=${GRAPNEL_ASAN} ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 PYTHONMALLOC=malloc GRAPNEL_SANITIZED=1)
+# Exceptions pass through the sanitizer, which looks for their library when it is loaded.
+foreach(library asan stdc++)
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=lib${library}.so OUTPUT_VARIABLE path OUTPUT_STRIP_TRAILING_WHITESPACE)
+  list(APPEND preloaded ${path})
+endforeach()
+list(JOIN preloaded ":" preloaded)
+set(sanitized_environment LD_PRELOAD=${preloaded} ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:allocator_may_return_null=1 PYTHONMALLOC=malloc GRAPNEL_SANITIZED=1)

@@ -60,8 +60,7 @@ SavedVariable::SavedVariable(const Tensor& t, Edge history) : history_(std::move
   if (!t.defined()) return;
   requires_grad_ = static_cast<bool>(history_);
   // Not so for stand-ins: they borrow the accumulate node of another tensor.
-  is_leaf_ = requires_grad_ && history_.node->is_accumulate() &&
-             leaf_node().leaf().is_same(t);
+  is_leaf_ = requires_grad_ && history_.node->is_accumulate() && leaf_node().leaf().is_same(t);
   if (is_leaf_) output_nr_ = leaf_node().data_number();
   keep(t);
 }

@@ -47,23 +47,23 @@ Tensor from_buffer(PyObject* object, bool writable) {
   const auto type = type_of_format(view.format, view.itemsize);
   if (!type)
     refuse(PyExc_TypeError,
-          str("no dtype for memory of the format '", view.format ? view.format : "B",
-              "'; there are bool, uint8, int32, int64, float16, float32 and float64"));
+           str("no dtype for memory of the format '", view.format ? view.format : "B",
+               "'; there are bool, uint8, int32, int64, float16, float32 and float64"));
   if (writable && view.readonly)
     refuse(PyExc_ValueError,
-          "from_numpy: the array is read-only, and a tensor over it could be written to. Use "
-          "tensor(array), which copies.");
+           "from_numpy: the array is read-only, and a tensor over it could be written to. Use "
+           "tensor(array), which copies.");
   std::vector<int64_t> sizes(view.shape, view.shape + view.ndim), strides;
   for (int i = 0; i < view.ndim; ++i) {
     if (view.strides[i] < 0 || view.strides[i] % view.itemsize != 0)
       refuse(PyExc_ValueError,
-            "the array has negative strides, or such that are no multiple of an element; copy it "
-            "first: array.copy()");
+             "the array has negative strides, or such that are no multiple of an element; copy it "
+             "first: array.copy()");
     strides.push_back(view.strides[i] / view.itemsize);
   }
   if (view.ndim > kMaxRank)
     refuse(PyExc_ValueError,
-          str("an array of ", view.ndim, " dimensions; tensors have up to ", kMaxRank));
+           str("an array of ", view.ndim, " dimensions; tensors have up to ", kMaxRank));
   return from_blob(view.buf, sizes, strides, [keep = Held::borrow(memory.ptr())](void*) {}, *type);
 }
 

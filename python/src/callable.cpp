@@ -14,7 +14,8 @@ bool is_a(nb::handle object, PyObject* type) {
 std::string name_of(PyObject* callable) {
   if (PyFunction_Check(callable)) {
     Py_ssize_t size = 0;
-    const char* const text = PyUnicode_AsUTF8AndSize(reinterpret_cast<PyFunctionObject*>(callable)->func_qualname, &size);
+    const char* const text = PyUnicode_AsUTF8AndSize(
+        reinterpret_cast<PyFunctionObject*>(callable)->func_qualname, &size);
     if (text) return {text, static_cast<size_t>(size)};
     PyErr_Clear();  // a name that has no UTF-8: the slow way says so
   }

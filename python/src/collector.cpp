@@ -26,7 +26,8 @@ using Id = uint32_t;
 
 struct Thing {
   enum class Kind : uint8_t { header, meta, node } kind;
-  bool used_elsewhere = false;  ///< by somebody who is no object of Python's, or something such a one leads to
+  bool used_elsewhere =
+      false;  ///< by somebody who is no object of Python's, or something such a one leads to
   bool has_object = false, counted = false, reached = false;
   const void* address;
   uint32_t owners;     ///< in all
@@ -100,7 +101,8 @@ Map::Map() {
   for (Enlisted* at = tensors.after; at != &tensors; at = at->after) {
     const PyTensor* const object = object_at<PyTensor>(at);
     if (!find_meta(object->tensor)) continue;
-    Thing& thing = things_[add(Thing::Kind::header, object->tensor.impl_ptr(), object->tensor.use_count())];
+    Thing& thing =
+        things_[add(Thing::Kind::header, object->tensor.impl_ptr(), object->tensor.use_count())];
     thing.found += 1 + object->co_owners;
     thing.has_object = true;
   }
@@ -113,10 +115,12 @@ Map::Map() {
   }
   for (Id id = 0; id < things_.size(); ++id) {
     const auto [kind, address] = std::pair(things_[id].kind, things_[id].address);
-    const auto owned = static_cast<uint32_t>(owned_.size()), references = static_cast<uint32_t>(references_.size());
+    const auto owned = static_cast<uint32_t>(owned_.size()),
+               references = static_cast<uint32_t>(references_.size());
     if (kind == Thing::Kind::node) look_into(*static_cast<Node*>(const_cast<void*>(address)));
     else if (kind == Thing::Kind::meta) look_into(*static_cast<const AutogradMeta*>(address));
-    else if (const AutogradMeta* meta = static_cast<const TensorImpl*>(address)->autograd) own(meta);
+    else if (const AutogradMeta* meta = static_cast<const TensorImpl*>(address)->autograd)
+      own(meta);
     things_[id].first_owned = owned;
     things_[id].end_owned = static_cast<uint32_t>(owned_.size());
     things_[id].first_reference = references;
@@ -148,7 +152,8 @@ void Map::own_hooks(const HookTable* table) {
 
 void Map::own_saved(const SavedVariable& saved) {
   own(saved.history().node);
-  const auto* const packed = saved.packed() ? std::any_cast<std::shared_ptr<std::any>>(saved.packed()) : nullptr;
+  const auto* const packed =
+      saved.packed() ? std::any_cast<std::shared_ptr<std::any>>(saved.packed()) : nullptr;
   if (!packed || packed->use_count() != 1) return;
   if (const auto* held = std::any_cast<Held>(packed->get())) refer(*held);
 }
@@ -163,13 +168,15 @@ void Map::look_into(const AutogradMeta& meta) {
 
 void Map::look_into(Node& node) {
   for (const Edge& edge : node.next_edges()) own(edge.node);
-  if (const auto* const leaf_node = dynamic_cast<const AccumulateGrad*>(&node)) return own(leaf_node->leaf());
+  if (const auto* const leaf_node = dynamic_cast<const AccumulateGrad*>(&node))
+    return own(leaf_node->leaf());
   own_hooks(node.hooks());
   if (auto* const op = dynamic_cast<OpNode*>(&node)) {
     for (const SavedVariable& saved : op->saved()) own_saved(saved);
   } else if (auto* const function = dynamic_cast<autograd::FunctionNode*>(&node)) {
     for (const SavedVariable& saved : function->saved_slots()) own_saved(saved);
-    if (const FunctionState* const state = FunctionState::of(node); state && function->owned.use_count() == 1)
+    if (const FunctionState* const state = FunctionState::of(node);
+        state && function->owned.use_count() == 1)
       for (const Held* held : {&state->type, &state->dict, &state->backward}) refer(*held);
   }
 }
@@ -211,7 +218,8 @@ int Map::count(Id id, visitproc visit, void* arg) {
   things_[id].counted = true;
   if (++island.counted != island.objects) return 0;
   for (const Id thing : island.things)
-    for (uint32_t i = things_[thing].first_reference; i < things_[thing].end_reference; ++i) Py_VISIT(references_[i]);
+    for (uint32_t i = things_[thing].first_reference; i < things_[thing].end_reference; ++i)
+      Py_VISIT(references_[i]);
   return 0;
 }
 
@@ -237,7 +245,9 @@ std::unique_ptr<Map> map;
 enum class Asks : uint8_t { count, reach, nothing, outside };
 Asks who_asks(visitproc visit) {
   if (!is_full) return Asks::outside;
-  return visit == visit_to_count ? Asks::count : visit == visit_to_reach ? Asks::reach : Asks::nothing;
+  return visit == visit_to_count   ? Asks::count
+         : visit == visit_to_reach ? Asks::reach
+                                   : Asks::nothing;
 }
 
 int visit_by_map(Asks asks, const void* thing, visitproc visit, void* arg) {
@@ -259,10 +269,11 @@ PyObject* on_collection(PyObject*, PyObject* args) {
   const char* moment = nullptr;
   PyObject* info = nullptr;
   if (!PyArg_ParseTuple(args, "sO:on_collection", &moment, &info)) return nullptr;
-  PyObject* const generation = PyDict_Check(info) ? PyDict_GetItemString(info, "generation") : nullptr;
+  PyObject* const generation =
+      PyDict_Check(info) ? PyDict_GetItemString(info, "generation") : nullptr;
   map.reset();
-  is_full = std::string_view(moment) == "start" && generation && PyLong_AsLong(generation) == 2 && visit_to_reach &&
-            Held::any_alive() && !WithoutInterpreter::anywhere();
+  is_full = std::string_view(moment) == "start" && generation && PyLong_AsLong(generation) == 2 &&
+            visit_to_reach && Held::any_alive() && !WithoutInterpreter::anywhere();
   Py_RETURN_NONE;
 }
 PyMethodDef collection_method = {"_on_collection", on_collection, METH_VARARGS, nullptr};
@@ -271,12 +282,14 @@ PyMethodDef collection_method = {"_on_collection", on_collection, METH_VARARGS, 
 void learn_visits() {
   PyType_Slot slots[] = {{Py_tp_traverse, slot(+[](PyObject* self, visitproc visit, void* arg) {
                             if (!visit_to_count) visit_to_count = visit;
-                            else if (visit != visit_to_count && !visit_to_reach) visit_to_reach = visit;
+                            else if (visit != visit_to_count && !visit_to_reach)
+                              visit_to_reach = visit;
                             Py_VISIT(Py_TYPE(self));
                             return 0;
                           })},
                          {0, nullptr}};
-  PyType_Spec spec = {"grapnel._core.Probe", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};
+  PyType_Spec spec = {"grapnel._core.Probe", sizeof(PyObject), 0,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};
   const nb::object type = nb::steal(PyType_FromSpec(&spec));
   if (!type.is_valid()) throw nb::python_error();
   const nb::object probe = nb::steal(PyObject_CallNoArgs(type.ptr()));
@@ -321,8 +334,10 @@ int visit_behind(const PyNode* object, visitproc visit, void* arg) {
   if (asks == Asks::nothing || !object->node) return 0;
   if (asks != Asks::outside) return visit_by_map(asks, object->node.get(), visit, arg);
   // A function's node, with the dictionary that lies in its state, may live only as long as this object.
-  const FunctionState* const state = object->node->use_count() == 1 ? FunctionState::of(*object->node) : nullptr;
-  if (state && object->dict && state->dict.get() == object->dict) Py_VISIT(object->dict);  // the state's count of it
+  const FunctionState* const state =
+      object->node->use_count() == 1 ? FunctionState::of(*object->node) : nullptr;
+  if (state && object->dict && state->dict.get() == object->dict)
+    Py_VISIT(object->dict);  // the state's count of it
   return 0;
 }
 

@@ -113,7 +113,8 @@ nb::object call_forward(nb::handle function, nb::handle ctx, std::span<PyObject*
   const base::UserCodeScope user;
   const nb::object forward = attribute(function, names.forward);
   if (attribute(function, names.separate).ptr() != Py_True) return call(forward, ctx, arguments);
-  nb::object out = nb::steal(PyObject_Vectorcall(forward.ptr(), arguments.data(), arguments.size(), nullptr));
+  nb::object out =
+      nb::steal(PyObject_Vectorcall(forward.ptr(), arguments.data(), arguments.size(), nullptr));
   if (!out.is_valid()) throw_python();
   nb::object inputs = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(arguments.size())));
   if (!inputs.is_valid()) throw_python();
@@ -143,7 +144,8 @@ PyObject* apply_to(std::span<PyObject* const> given) {
   const auto backward = [s = state.get()](AutogradContext*, const variable_list& grads) {
     return s->run_backward(grads);
   };
-  const char* const name = PyUnicode_AsUTF8(reinterpret_cast<PyHeapTypeObject*>(type.ptr())->ht_name);
+  const char* const name =
+      PyUnicode_AsUTF8(reinterpret_cast<PyHeapTypeObject*>(type.ptr())->ht_name);
   if (!name) throw_python();
   const auto node = IntrusivePtr<FunctionNode>::adopt(new FunctionNode(name, backward));
   state->node = node.get();
@@ -156,7 +158,8 @@ PyObject* apply_to(std::span<PyObject* const> given) {
   const bool several = PyTuple_Check(returned.ptr());
   PyObject* const single = returned.ptr();
   const std::span<PyObject* const> all =
-      several ? std::span<PyObject* const>(&PyTuple_GET_ITEM(single, 0), static_cast<size_t>(PyTuple_GET_SIZE(single)))
+      several ? std::span<PyObject* const>(&PyTuple_GET_ITEM(single, 0),
+                                           static_cast<size_t>(PyTuple_GET_SIZE(single)))
               : std::span<PyObject* const>(&single, 1);
   variable_list outputs;
   outputs.reserve(all.size());
@@ -165,14 +168,16 @@ PyObject* apply_to(std::span<PyObject* const> given) {
     if (state->output_is_tensor.back()) outputs.push_back(tensor_of(output));
   }
   if (outputs.empty() && !several && !returned.is_none())
-    refuse_result("forward of", node->name(), single, "it returns a tensor, or a tuple of tensors and other things.");
+    refuse_result("forward of", node->name(), single,
+                  "it returns a tensor, or a tuple of tensors and other things.");
   node->finish(inputs, outputs, recorded);
   if (!several) return outputs.empty() ? Py_NewRef(single) : wrap(std::move(outputs[0]));
   nb::object out = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(all.size())));
   if (!out.is_valid()) throw_python();
   size_t next = 0;
   for (size_t i = 0; i < all.size(); ++i) {
-    PyObject* const item = state->output_is_tensor[i] ? wrap(std::move(outputs[next++])) : Py_NewRef(all[i]);
+    PyObject* const item =
+        state->output_is_tensor[i] ? wrap(std::move(outputs[next++])) : Py_NewRef(all[i]);
     if (!item) throw_python();
     PyTuple_SET_ITEM(out.ptr(), static_cast<Py_ssize_t>(i), item);
   }
@@ -186,8 +191,9 @@ PyObject* apply(PyObject*, PyObject* const* given, Py_ssize_t count) {
   });
 }
 
-PyMethodDef apply_method = {"_apply", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(apply)), METH_FASTCALL,
-                            "Function.apply, of the class that comes first."};
+PyMethodDef apply_method = {"_apply",
+                            reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(apply)),
+                            METH_FASTCALL, "Function.apply, of the class that comes first."};
 
 }  // namespace
 

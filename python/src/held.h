@@ -94,7 +94,8 @@ class WithoutInterpreter {
  private:
   friend class WithInterpreter;
   /// This thread's state while it runs without the lock; null while it has it, and where Python did not make the thread.
-  static inline constinit thread_local PyThreadState* waiting_ [[gnu::tls_model("initial-exec")]] = nullptr;
+  static inline constinit thread_local PyThreadState* waiting_ [[gnu::tls_model("initial-exec")]] =
+      nullptr;
   static inline std::atomic<int> inside_{0};
   const LineScope here_{LineScope::For::all};  // while there is still a lock to look with
   PyThreadState* const outer_;

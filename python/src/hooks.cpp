@@ -308,7 +308,8 @@ void bind_hooks(nb::module_& m) {
             [u](const std::any& packed) -> Tensor {
               return in_python([&] {
                 const auto* const tensor = std::any_cast<Tensor>(&packed);
-                const nb::object out = u(tensor ? wrap(*tensor) : Py_NewRef(std::any_cast<const Held&>(packed).get()));
+                const nb::object out =
+                    u(tensor ? wrap(*tensor) : Py_NewRef(std::any_cast<const Held&>(packed).get()));
                 if (!is_tensor(out.ptr()))
                   refuse_result("unpack hook", u.name, out.ptr(), "it returns a tensor.");
                 return tensor_of(out.ptr());

@@ -32,8 +32,8 @@ void add_index(std::vector<TensorIndex>& out, PyObject* key) {
     out.emplace_back(std::move(t));
   } else {
     refuse(PyExc_TypeError,
-          str("a tensor's index is an integer, a slice, ..., None, a tensor or a list, not '",
-              Py_TYPE(key)->tp_name, "'"));
+           str("a tensor's index is an integer, a slice, ..., None, a tensor or a list, not '",
+               Py_TYPE(key)->tp_name, "'"));
   }
 }
 
@@ -52,7 +52,7 @@ void check_position(const Tensor& t, PyObject* key) {
   if (position == -1 && PyErr_Occurred()) throw nb::python_error();
   if (position < -t.size(0) || position >= t.size(0))
     refuse(PyExc_IndexError,
-          str("index ", position, " is out of range for dimension 0 with size ", t.size(0)));
+           str("index ", position, " is out of range for dimension 0 with size ", t.size(0)));
 }
 
 }  // namespace

@@ -84,7 +84,9 @@ uint64_t number_of(PyCodeObject* code, int line) {
 /// The number of the line that a frame is at, or kOurs.
 uint64_t number_of(PyFrameObject* frame, PyCodeObject* code) {
   const Line instruction{code, PyFrame_GetLasti(frame)};
-  Lines::Recent& recent = lines().recent[(reinterpret_cast<uintptr_t>(code) / 32 * 17 + static_cast<unsigned>(instruction.number) / 2) % 512];
+  Lines::Recent& recent = lines().recent[(reinterpret_cast<uintptr_t>(code) / 32 * 17 +
+                                          static_cast<unsigned>(instruction.number) / 2) %
+                                         512];
   if (recent.instruction == instruction) return recent.number;
   const uint64_t number = is_ours(code) ? kOurs : number_of(code, PyFrame_GetLineNumber(frame));
   recent = {instruction, number};

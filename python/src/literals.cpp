@@ -12,7 +12,7 @@ void measure(PyObject* data, std::vector<int64_t>& sizes) {
     sizes.push_back(size);
     if (sizes.size() > kMaxRank)
       refuse(PyExc_ValueError, str("tensor: lists inside of lists, ", sizes.size(),
-                                  " deep; tensors have up to ", kMaxRank, " dimensions"));
+                                   " deep; tensors have up to ", kMaxRank, " dimensions"));
     if (size == 0) return;
     data = PySequence_Fast_GET_ITEM(data, 0);
   }
@@ -24,19 +24,20 @@ void collect(PyObject* data, const std::vector<int64_t>& sizes, size_t level,
     Scalar value;
     if (is_list(data))
       refuse(PyExc_ValueError, str("tensor: a list where a number is expected, ", level,
-                                  " levels deep; all lists of a level must have one length"));
+                                   " levels deep; all lists of a level must have one length"));
     if (is_tensor(data)) value = tensor_of(data).item();
     else if (!to_scalar(data, value, true))
       refuse(PyExc_TypeError,
-            str("tensor: expected numbers, got an object of type '", Py_TYPE(data)->tp_name, "'"));
+             str("tensor: expected numbers, got an object of type '", Py_TYPE(data)->tp_name, "'"));
     out.push_back(value);
     return;
   }
   if (!is_list(data) || PySequence_Fast_GET_SIZE(data) != sizes[level])
-    refuse(PyExc_ValueError,
-          str("tensor: expected a list of length ", sizes[level], ", ", level, " levels deep, got ",
-              is_list(data) ? str("one of length ", PySequence_Fast_GET_SIZE(data))
-                            : std::string(Py_TYPE(data)->tp_name)));
+    refuse(
+        PyExc_ValueError,
+        str("tensor: expected a list of length ", sizes[level], ", ", level, " levels deep, got ",
+            is_list(data) ? str("one of length ", PySequence_Fast_GET_SIZE(data))
+                          : std::string(Py_TYPE(data)->tp_name)));
   for (Py_ssize_t i = 0; i < sizes[level]; ++i) {
     // Numbers of other classes run code of their own, which may change the list.
     if (i >= PySequence_Fast_GET_SIZE(data))

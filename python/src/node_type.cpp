@@ -81,7 +81,8 @@ PyObject* node_repr(PyObject* object) {
 PyObject* variable(PyObject* object, void*) {
   return guarded([&] {
     const auto* const leaf = dynamic_cast<const AccumulateGrad*>(node_of(object).get());
-    if (!leaf) refuse(PyExc_AttributeError, "only the accumulate_grad node of a leaf has a variable");
+    if (!leaf)
+      refuse(PyExc_AttributeError, "only the accumulate_grad node of a leaf has a variable");
     return wrap(leaf->leaf());
   });
 }
@@ -122,7 +123,8 @@ const NodePtr& node_of(nb::handle object) {
   if (!PyObject_TypeCheck(object.ptr(), the_type))
     throw nb::type_error("expected a node of the backward graph");
   if (!self_of(object.ptr())->node)
-    refuse(PyExc_RuntimeError, "this node is gone: it was part of a cycle that Python has collected.");
+    refuse(PyExc_RuntimeError,
+           "this node is gone: it was part of a cycle that Python has collected.");
   return self_of(object.ptr())->node;
 }
 

@@ -30,7 +30,8 @@ PyObject* allocate(PyTypeObject* type) {
 }
 
 void deallocate(PyObject* object, PyTypeObject* type) {
-  if (type == tensor_type_object && spares.count < Spares::kMost) spares.objects[spares.count++] = object;
+  if (type == tensor_type_object && spares.count < Spares::kMost)
+    spares.objects[spares.count++] = object;
   else type->tp_free(object);
   Py_DECREF(type);
 }
@@ -103,20 +104,22 @@ PyMemberDef members[] = {GRAPNEL_DICT_AND_WEAK_REFERENCES(PyTensor), kNoMoreMemb
 
 PyTypeObject* make_type() {
   std::vector<PyType_Slot> slots = operator_slots();
-  slots.insert(slots.end(),
-               {{Py_tp_doc, const_cast<char*>("A view (shape, strides, dtype) of shared memory, maybe with a place in "
-                                              "the graph.")},
-                {Py_tp_new, slot(make_new)},
-                {Py_tp_dealloc, slot(dealloc)},
-                {Py_tp_traverse, slot(traverse)},
-                {Py_tp_clear, slot(clear)},
-                {Py_tp_getset, tensor_properties()},
-                {Py_tp_members, members},
-                {Py_mp_subscript, slot(get_item)},
-                {Py_mp_ass_subscript, slot(set_item)},
-                {Py_bf_getbuffer, slot(get_buffer)},
-                {Py_bf_releasebuffer, slot(release_buffer)},
-                {0, nullptr}});
+  slots.insert(
+      slots.end(),
+      {{Py_tp_doc,
+        const_cast<char*>("A view (shape, strides, dtype) of shared memory, maybe with a place in "
+                          "the graph.")},
+       {Py_tp_new, slot(make_new)},
+       {Py_tp_dealloc, slot(dealloc)},
+       {Py_tp_traverse, slot(traverse)},
+       {Py_tp_clear, slot(clear)},
+       {Py_tp_getset, tensor_properties()},
+       {Py_tp_members, members},
+       {Py_mp_subscript, slot(get_item)},
+       {Py_mp_ass_subscript, slot(set_item)},
+       {Py_bf_getbuffer, slot(get_buffer)},
+       {Py_bf_releasebuffer, slot(release_buffer)},
+       {0, nullptr}});
   PyType_Spec spec = {"grapnel.Tensor", sizeof(PyTensor), 0,
                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots.data()};
   return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));

@@ -30,15 +30,14 @@ void* slot(F* function) {
 }
 
 /// Where an object of a struct with `dict` and `weak_references` has them; for the first entries of Py_tp_members.
-#define GRAPNEL_DICT_AND_WEAK_REFERENCES(Struct)                                       \
-  {"__dictoffset__", T_PYSSIZET, offsetof(Struct, dict), READONLY, nullptr},           \
-  {                                                                                    \
+#define GRAPNEL_DICT_AND_WEAK_REFERENCES(Struct)                                           \
+  {"__dictoffset__", T_PYSSIZET, offsetof(Struct, dict), READONLY, nullptr}, {             \
     "__weaklistoffset__", T_PYSSIZET, offsetof(Struct, weak_references), READONLY, nullptr \
   }
 
 /// For Py_tp_getset.
-inline constexpr PyGetSetDef kDictProperty = {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr,
-                                              nullptr};
+inline constexpr PyGetSetDef kDictProperty = {"__dict__", PyObject_GenericGetDict,
+                                              PyObject_GenericSetDict, nullptr, nullptr};
 
 /// The entry that ends a table of members or properties.
 inline constexpr PyMemberDef kNoMoreMembers = {nullptr, 0, 0, 0, nullptr};

@@ -49,8 +49,10 @@ void bind_values(nb::module_& m) {
         return t;
       },
       "array"_a, nb::kw_only(), "stable"_a = false,
-      "A tensor that shares the memory of an array. With `stable` you promise that nobody writes to the array while a compiled "
-      "function that got the tensor runs: it then reads the memory where it lies, instead of a copy that it makes at every call.");
+      "A tensor that shares the memory of an array. With `stable` you promise that nobody writes "
+      "to the array while a compiled "
+      "function that got the tensor runs: it then reads the memory where it lies, instead of a "
+      "copy that it makes at every call.");
   m.def(
       "as_tensor",
       [](nb::handle data, const std::optional<DTypeArg>& dtype, const std::optional<DeviceArg>&) {
