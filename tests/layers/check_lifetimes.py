@@ -30,7 +30,7 @@ SYMBOLS = {
 # Locks of single objects, which are not looked after: what another thread was using is not to be used in a child.
 OF_AN_OBJECT = {
     "autograd/checkpoint.cpp": 1, "autograd/meta.h": 2, "autograd/node.h": 2, "base/versioned.h": 1,
-    "compile/custom.cpp": 1, "compile/replay.cpp": 1, "compile/session.h": 1, "data/data_loader.cpp": 1, "dist/communicator_threads.cpp": 2, "dist/executor.cpp": 1,
+    "compat/data/loader.h": 1, "compile/custom.cpp": 1, "compile/replay.cpp": 1, "compile/session.h": 1, "data/data_loader.cpp": 1, "dist/communicator_threads.cpp": 2, "dist/executor.cpp": 1,
     "dist/future.h": 1, "dist/run_threads.cpp": 1, "dist/process_group.cpp": 1, "hooks/nan_guard.cpp": 1, "nn/module.h": 1, "tensor/hook_list.h": 2,
 }
 # Locks of the process that a child never takes, or that are registered by hand.
