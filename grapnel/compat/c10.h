@@ -47,7 +47,7 @@ using ArrayRef =
 
 using DeviceIndex = int8_t;
 using grapnel::kStrided;
-using grapnel::Layout;
+using Layout = grapnel::MemoryLayout;
 
 /// All arguments as one text.
 template <class... Parts>
