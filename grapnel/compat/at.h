@@ -234,5 +234,6 @@ namespace Reduction = grapnel::compat::Reduction;
 using c10::ArrayRef;
 using c10::InferenceMode;
 using c10::kCUDA;
+using c10::Layout;
 
 }  // namespace at

@@ -13,6 +13,7 @@ inline std::ostream& operator<<(std::ostream& out, const IntrusivePtr<Node>& nod
 
 namespace torch::autograd {
 
+using c10::InferenceMode;
 using grapnel::AnomalyMode;
 using grapnel::DetectAnomalyGuard;
 using grapnel::Edge;
@@ -28,7 +29,6 @@ using grapnel::autograd::AutogradContext;
 using grapnel::autograd::backward;
 using grapnel::autograd::Function;
 using grapnel::autograd::grad;
-using c10::InferenceMode;
 using AutoGradMode = grapnel::AutoGradMode;
 using tensor_list = std::vector<grapnel::Tensor>;
 using edge_list = std::vector<Edge>;

@@ -47,7 +47,7 @@ using ArrayRef =
 
 using DeviceIndex = int8_t;
 using grapnel::kStrided;
-using grapnel::Layout;
+using Layout = grapnel::MemoryLayout;
 
 /// All arguments as one text.
 template <class... Parts>
@@ -132,12 +132,12 @@ template <class... Parts>
 #define TORCH_CHECK_NOT_IMPLEMENTED(condition, ...) \
   TORCH_CHECK(condition __VA_OPT__(, ) __VA_ARGS__)
 #define TORCH_WARN(...) ::grapnel::base::warn(::grapnel::str(__VA_ARGS__))
-#define TORCH_WARN_ONCE(...)                         \
-  do {                                               \
-    [[maybe_unused]] static const bool said = [&] {  \
-      TORCH_WARN(__VA_ARGS__);                       \
-      return true;                                   \
-    }();                                             \
+#define TORCH_WARN_ONCE(...)                        \
+  do {                                              \
+    [[maybe_unused]] static const bool said = [&] { \
+      TORCH_WARN(__VA_ARGS__);                      \
+      return true;                                  \
+    }();                                            \
   } while (false)
 #define AT_ERROR(...) ::grapnel::fail(__VA_ARGS__)
 #define AT_ASSERT(condition, ...) TORCH_CHECK(condition __VA_OPT__(, ) __VA_ARGS__)

@@ -34,10 +34,10 @@ inline Tensor tanhshrink(const Tensor& input) { return grapnel::tanhshrink(input
 inline Tensor logsigmoid(const Tensor& input) { return grapnel::log_sigmoid(input); }
 
 // Activations have the options of the layers, `inplace` included.
-#define GRAPNEL_COMPAT_ACTIVATION(function, Name)                                 \
-  using Name##FuncOptions = Name##Options;                                        \
-  inline Tensor function(Tensor input, const Name##FuncOptions& options = {}) {   \
-    return Name##Impl(options).forward(input);                                    \
+#define GRAPNEL_COMPAT_ACTIVATION(function, Name)                               \
+  using Name##FuncOptions = Name##Options;                                      \
+  inline Tensor function(Tensor input, const Name##FuncOptions& options = {}) { \
+    return Name##Impl(options).forward(input);                                  \
   }
 GRAPNEL_COMPAT_ACTIVATION(selu, SELU)
 GRAPNEL_COMPAT_ACTIVATION(relu6, ReLU6)
@@ -124,10 +124,10 @@ struct AlphaDropoutFuncOptions {
   GRAPNEL_ARG(bool, inplace) = false;
 };
 using FeatureAlphaDropoutFuncOptions = AlphaDropoutFuncOptions;
-#define GRAPNEL_COMPAT_DROPOUT(function, Name, grapnels)                           \
-  inline Tensor function(Tensor input, const Name##FuncOptions& options = {}) {    \
-    const Tensor out = grapnels(input, options.p(), options.training());           \
-    return options.inplace() && options.training() ? input.copy_(out) : out;       \
+#define GRAPNEL_COMPAT_DROPOUT(function, Name, grapnels)                        \
+  inline Tensor function(Tensor input, const Name##FuncOptions& options = {}) { \
+    const Tensor out = grapnels(input, options.p(), options.training());        \
+    return options.inplace() && options.training() ? input.copy_(out) : out;    \
   }
 GRAPNEL_COMPAT_DROPOUT(dropout, Dropout, grapnel::dropout)
 GRAPNEL_COMPAT_DROPOUT(dropout2d, Dropout2d, grapnel::nn::functional::feature_dropout)

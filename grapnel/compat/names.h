@@ -17,7 +17,7 @@
   X(IntArrayRef) X(IntList) X(Half) X(BFloat16) X(Generator) X(Storage) X(GradMode)              \
   X(AutoGradMode) X(NoGradGuard) X(IValue) X(OrderedDict) X(kBool) X(kUInt8) X(kByte) X(kInt32)  \
   X(kInt) X(kInt64) X(kLong) X(kFloat16) X(kHalf) X(kBFloat16) X(kFloat32) X(kFloat) X(kFloat64) \
-  X(kDouble) X(kCPU) X(Layout) X(kStrided)
+  X(kDouble) X(kCPU) X(kStrided)
 #define GRAPNEL_COMPAT_FACTORIES(X)                                                            \
   X(tensor) X(empty) X(empty_strided) X(zeros) X(ones) X(full) X(scalar_tensor) X(arange)      \
   X(linspace) X(eye) X(rand) X(randn) X(randint) X(randperm) X(empty_like) X(zeros_like)       \

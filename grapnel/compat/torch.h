@@ -55,6 +55,7 @@ using Dtype = grapnel::ScalarType;
 using c10::ArrayRef;
 using c10::InferenceMode;
 using c10::kCUDA;
+using c10::Layout;
 using c10::nullopt;
 using c10::optional;
 template <size_t D, class T = int64_t>

@@ -59,7 +59,8 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
                             stride, padding, output_padding, groups, dilation);
   check((x.dim() == 3 || x.dim() == 4) && weight.dim() == 4 && x.size(-3) == weight.size(0) &&
             groups > 0 && weight.size(0) % groups == 0,
-        "conv_transpose2d: x must be [batch, in, height, width] and weight [in, out / groups, height, ",
+        "conv_transpose2d: x must be [batch, in, height, width] and weight [in, out / groups, "
+        "height, ",
         "width] with groups that divide in, got shapes ", x.shape(), " and ", weight.shape(),
         " and groups ", groups, ".");
   ConvAttrs attrs;
@@ -73,20 +74,21 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
     check(added[i] >= 0 && (added[i] < attrs.stride[i] || added[i] < attrs.dilation[i]),
           "conv_transpose2d: output_padding must be smaller than the stride or the dilation, got ",
           output_padding, ", stride ", stride, " and dilation ", dilation, ".");
-    const int64_t moved = checked_mul(checked_sub(x.size(i - 2), int64_t{1}, op), attrs.stride[i], op);
+    const int64_t moved =
+        checked_mul(checked_sub(x.size(i - 2), int64_t{1}, op), attrs.stride[i], op);
     const int64_t reach =
         checked_mul(checked_sub(weight.size(i + 2), int64_t{1}, op), attrs.dilation[i], op);
     const int64_t size = checked_sub(checked_add(checked_add(moved, reach, op), added[i] + 1, op),
                                      checked_mul(attrs.padding[i], int64_t{2}, op), op);
-    check(size > 0, "conv_transpose2d: the result would have a size of ", size, " (x is ", x.shape(),
-          ", padding ", padding, ").");
+    check(size > 0, "conv_transpose2d: the result would have a size of ", size, " (x is ",
+          x.shape(), ", padding ", padding, ").");
     attrs.size.push_back(size);
   }
   const Tensor batch = x.dim() == 3 ? x.unsqueeze(0) : x;
   Tensor y = apply<Conv2dBackwardInput>(attrs, batch, weight);
   if (bias.defined()) {
-    check(bias.dim() == 1 && bias.size(0) == y.size(1), "conv_transpose2d: bias must be [", y.size(1),
-          "], got shape ", bias.shape(), ".");
+    check(bias.dim() == 1 && bias.size(0) == y.size(1), "conv_transpose2d: bias must be [",
+          y.size(1), "], got shape ", bias.shape(), ".");
     y = y + bias.view({-1, 1, 1});
   }
   return x.dim() == 3 ? y.squeeze(0) : y;

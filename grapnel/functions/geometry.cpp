@@ -43,8 +43,9 @@ Tensor cross(const Tensor& a, const Tensor& b, int64_t dim) {
 
 Tensor tensordot(const Tensor& a, const Tensor& b, IntArrayRef dims_self, IntArrayRef dims_other) {
   GRAPNEL_CALL_SITE;
-  check(dims_self.size() == dims_other.size(), "tensordot: as many dimensions must be named of both, got ",
-        dims_self, " and ", dims_other, ".");
+  check(dims_self.size() == dims_other.size(),
+        "tensordot: as many dimensions must be named of both, got ", dims_self, " and ", dims_other,
+        ".");
   const auto rest_and_named = [](const Tensor& t, IntArrayRef named, Shape& rest, Shape& order) {
     std::vector<bool> is_named(static_cast<size_t>(t.dim()));
     for (const int64_t d : named) {
@@ -73,7 +74,8 @@ Tensor tensordot(const Tensor& a, const Tensor& b, IntArrayRef dims_self, IntArr
   for (const int64_t n : rest_b) columns = checked_mul(columns, n, "tensordot");
   Shape out = rest_a;
   for (const int64_t n : rest_b) out.push_back(n);
-  return mm(a.permute(order_a).reshape({rows, summed}), b.permute(front_b).reshape({summed, columns}))
+  return mm(a.permute(order_a).reshape({rows, summed}),
+            b.permute(front_b).reshape({summed, columns}))
       .reshape(out);
 }
 Tensor tensordot(const Tensor& a, const Tensor& b, int64_t dims) {

@@ -171,8 +171,7 @@ Tensor Tensor::operator[](const IndexTensor& indices) const {
   return picked_by(*this, {indices.tensor}, indices);
 }
 
-Tensor& Tensor::index_put_(const IndexList& indices, const Tensor& values,
-                            bool accumulate) const {
+Tensor& Tensor::index_put_(const IndexList& indices, const Tensor& values, bool accumulate) const {
   GRAPNEL_CALL_SITE;
   const Selection s = select_parts(*this, indices);
   if (s.parts.empty()) {

@@ -55,7 +55,8 @@ Tensor pad_with_value(const Tensor& x, int64_t dim, int64_t before, int64_t afte
 Tensor pad(const Tensor& x, IntArrayRef padding, PadMode mode, const Scalar& value) {
   GRAPNEL_CALL_SITE;
   check(padding.size() % 2 == 0 && static_cast<int64_t>(padding.size()) <= 2 * x.dim(),
-        "pad: padding holds pairs [before, after], the last dimension first, and at most one for each ",
+        "pad: padding holds pairs [before, after], the last dimension first, and at most one for "
+        "each ",
         "of the ", x.dim(), " dimensions; got ", padding, ".");
   Tensor out = x;
   for (size_t i = 0; i < padding.size(); i += 2) {

@@ -44,8 +44,8 @@ Tensor rrelu(const Tensor& x, const Scalar& lower = 1.0 / 8, const Scalar& upper
 Tensor logit(const Tensor& x, std::optional<double> eps = {});
 /// x with numbers in the place of NaN and infinities; those of infinities are the largest that the
 /// type holds unless told otherwise.
-Tensor nan_to_num(const Tensor& x, std::optional<double> nan = {}, std::optional<double> posinf = {},
-                  std::optional<double> neginf = {});
+Tensor nan_to_num(const Tensor& x, std::optional<double> nan = {},
+                  std::optional<double> posinf = {}, std::optional<double> neginf = {});
 /// Whether |a - b| <= atol + rtol * |b|, element by element.
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
                bool equal_nan = false);

@@ -18,8 +18,7 @@ struct Scale {
   bool exact;   ///< the step is in / out, and not a number that somebody rounded
   double step;  ///< pixels of x for one of the result
 
-  Scale(int64_t from, int64_t to, bool align_corners, double scale)
-      : in(from), out(to) {
+  Scale(int64_t from, int64_t to, bool align_corners, double scale) : in(from), out(to) {
     const bool even = static_cast<double>(in) * scale == static_cast<double>(out);
     exact = !align_corners && (!(scale > 0) || even);
     if (align_corners)
@@ -83,8 +82,8 @@ Tensor interpolate(const Tensor& x, IntArrayRef size, Interpolation mode, bool a
   GRAPNEL_CALL_SITE;
   const auto dims = static_cast<int64_t>(size.size());
   check(dims >= 1 && dims <= 3 && x.dim() == dims + 2,
-        "interpolate: x must be [batch, channels, sizes...] with one size for each number of ", size,
-        ", got shape ", x.shape(), ".");
+        "interpolate: x must be [batch, channels, sizes...] with one size for each number of ",
+        size, ", got shape ", x.shape(), ".");
   check(dims_of(mode) == 0 || dims_of(mode) == dims, "interpolate: this mode is for ",
         dims_of(mode), " dimensions of pixels, but x of shape ", x.shape(), " has ", dims, ".");
   check(scales.empty() || scales.size() == size.size(), "interpolate: got ", scales.size(),
@@ -93,7 +92,8 @@ Tensor interpolate(const Tensor& x, IntArrayRef size, Interpolation mode, bool a
   for (int64_t i = 0; i < dims; ++i) {
     const auto at = static_cast<size_t>(i);
     check(size[at] > 0 && x.size(i + 2) > 0,
-          "interpolate: sizes must be positive and x not empty, got ", size, " and ", x.shape(), ".");
+          "interpolate: sizes must be positive and x not empty, got ", size, " and ", x.shape(),
+          ".");
     const Scale s(x.size(i + 2), size[at], align_corners && dims_of(mode) > 0,
                   scales.empty() ? 0 : scales[at]);
     if (dims_of(mode) > 0) {

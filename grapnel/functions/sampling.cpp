@@ -67,7 +67,8 @@ Tensor multinomial(const Tensor& weights, int64_t num_samples, bool replacement,
   GRAPNEL_CALL_SITE;
   check_floating("multinomial", weights);
   check((weights.dim() == 1 || weights.dim() == 2) && weights.size(-1) > 0 && num_samples > 0,
-        "multinomial: weights must be a vector or a matrix, and at least one number is drawn; got shape ",
+        "multinomial: weights must be a vector or a matrix, and at least one number is drawn; got "
+        "shape ",
         weights.shape(), " and num_samples ", num_samples, ".");
   const Tensor w = weights.detach().to(weights.dtype() == kFloat64 ? kFloat64 : kFloat32);
   const Tensor positive = w > 0;
@@ -75,8 +76,9 @@ Tensor multinomial(const Tensor& weights, int64_t num_samples, bool replacement,
         "multinomial: weights must be finite and not negative, and not all of a row zero.");
   const TensorOptions like = TensorOptions(w.dtype()).device(w.device());
   if (!replacement) {
-    check(num_samples <= count_nonzero(w, {-1}).min().item<int64_t>(), "multinomial: ", num_samples,
-          " numbers cannot be drawn without replacement: a row has fewer weights that are not zero.");
+    check(
+        num_samples <= count_nonzero(w, {-1}).min().item<int64_t>(), "multinomial: ", num_samples,
+        " numbers cannot be drawn without replacement: a row has fewer weights that are not zero.");
     // Of waiting times with these rates, the shortest come first with the right probabilities.
     const Tensor race = random::exponential_(empty(w.sizes(), like), 1, pointer_to(generator));
     return std::get<1>(topk(where(positive, w / race, -1.0), num_samples, -1));

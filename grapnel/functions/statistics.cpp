@@ -56,10 +56,11 @@ Tensor between(const Tensor& place, std::string_view interpolation) {
   if (interpolation == "lower") return zeros_like(rest);
   if (interpolation == "higher") return ceil(rest);
   if (interpolation == "nearest") return round(place) - floor(place);
-  check(interpolation == "midpoint",
-        "quantile: interpolation is \"linear\", \"lower\", \"higher\", \"nearest\" or \"midpoint\", "
-        "got \"",
-        interpolation, "\".");
+  check(
+      interpolation == "midpoint",
+      "quantile: interpolation is \"linear\", \"lower\", \"higher\", \"nearest\" or \"midpoint\", "
+      "got \"",
+      interpolation, "\".");
   return ceil(rest) * 0.5;
 }
 
@@ -114,8 +115,8 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
         "bincount: x must be a vector of whole numbers and minlength not negative, got ", x.dtype(),
         " of shape ", x.shape(), " and ", minlength, ".");
   check(!weights.defined() || weights.shape() == x.shape(),
-        "bincount: there must be one weight for each element, got shapes ", weights.defined() ? weights.shape() : Shape(),
-        " and ", x.shape(), ".");
+        "bincount: there must be one weight for each element, got shapes ",
+        weights.defined() ? weights.shape() : Shape(), " and ", x.shape(), ".");
   const Tensor values = x.to(kInt64);
   int64_t size = minlength;
   if (x.numel() > 0) {
@@ -125,7 +126,9 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
     size = std::max(size, values.max().item<int64_t>() + 1);
   }
   const Tensor amounts = weights.defined() ? weights : ones_like(values);
-  const DType type = !weights.defined() ? kInt64 : weights.dtype() == kFloat32 ? kFloat32 : kFloat64;
+  const DType type = !weights.defined()            ? kInt64
+                     : weights.dtype() == kFloat32 ? kFloat32
+                                                   : kFloat64;
   return scatter_add(zeros({size}, TensorOptions(type).device(x.device())), 0, values,
                      amounts.to(type));
 }
@@ -133,8 +136,8 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
 Tensor histc(const Tensor& x, int64_t bins, const Scalar& min, const Scalar& max) {
   GRAPNEL_CALL_SITE;
   check(bins > 0 && is_floating(x.dtype()),
-        "histc: there must be at least one bin, and x of a floating-point type, got ", bins, " and ",
-        x.dtype(), ".");
+        "histc: there must be at least one bin, and x of a floating-point type, got ", bins,
+        " and ", x.dtype(), ".");
   double low = min.to_double(), high = max.to_double();
   const Tensor values = x.detach().reshape({-1});
   if (low == high && x.numel() > 0)
@@ -146,8 +149,8 @@ Tensor histc(const Tensor& x, int64_t bins, const Scalar& min, const Scalar& max
   const Tensor inside = (values >= low) & (values <= high);
   // What lies outside, NaN included, goes to a bin of its own, which is cut off.
   const Tensor bin = where(inside, clamp(floor(where(inside, place, 0)), 0, bins - 1), bins);
-  const Tensor counts = scatter_add(zeros({bins + 1}, x.options()), 0, bin.to(kInt64),
-                                    ones_like(values));
+  const Tensor counts =
+      scatter_add(zeros({bins + 1}, x.options()), 0, bin.to(kInt64), ones_like(values));
   return counts.narrow(0, 0, bins).contiguous();
 }
 
@@ -158,7 +161,8 @@ Tensor searchsorted(const Tensor& sorted_sequence, const Tensor& values, bool ri
   const Tensor s = sorted_sequence.detach(), v = values.detach();
   bool fits = s.dim() == 1 || (s.dim() > 1 && s.dim() == v.dim());
   for (int64_t i = 0; fits && s.dim() > 1 && i + 1 < s.dim(); ++i) fits = s.size(i) == v.size(i);
-  check(fits, "searchsorted: the sequence must be a vector or have one row for each row of values, ",
+  check(fits,
+        "searchsorted: the sequence must be a vector or have one row for each row of values, ",
         "got shapes ", s.shape(), " and ", v.shape(), ".");
   // A binary search of all values at once, one comparison of each per step.
   const int64_t n = s.size(-1);

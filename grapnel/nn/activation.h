@@ -170,7 +170,8 @@ class RReLUImpl : public Cloneable<RReLUImpl> {
   explicit RReLUImpl(const RReLUOptions& options_ = {}) : options(options_) {}
   void reset() override {}
   void pretty_print(std::ostream& stream) const override {
-    stream << "grapnel::nn::RReLU(lower=" << options.lower() << ", upper=" << options.upper() << ')';
+    stream << "grapnel::nn::RReLU(lower=" << options.lower() << ", upper=" << options.upper()
+           << ')';
   }
   Tensor forward(const Tensor& input) {
     return maybe_in_place(options.inplace(), input, [this](const Tensor& x) {
@@ -398,9 +399,10 @@ class Softmax2dImpl : public Cloneable<Softmax2dImpl> {
   void reset() override {}
   void pretty_print(std::ostream& stream) const override { stream << "grapnel::nn::Softmax2d()"; }
   Tensor forward(const Tensor& input) {
-    check(input.dim() == 3 || input.dim() == 4,
-          "Softmax2d: the input must be [batch, channels, height, width] or one example of it, got ",
-          "shape ", input.shape(), ".");
+    check(
+        input.dim() == 3 || input.dim() == 4,
+        "Softmax2d: the input must be [batch, channels, height, width] or one example of it, got ",
+        "shape ", input.shape(), ".");
     return input.softmax(-3);
   }
 };
@@ -418,26 +420,26 @@ using Dropout3dOptions = DropoutOptions;
 using AlphaDropoutOptions = DropoutOptions;
 using FeatureAlphaDropoutOptions = DropoutOptions;
 // All have the same face; outside of training they return their argument.
-#define GRAPNEL_DROPOUT(Name, function)                                                           \
-  class Name##Impl : public Cloneable<Name##Impl> {                                               \
-   public:                                                                                        \
-    explicit Name##Impl(const DropoutOptions& options_ = {}) : options(options_) {                \
-      check(options.p() >= 0 && options.p() <= 1, #Name ": p must be between 0 and 1, got ",      \
-            options.p(), ".");                                                                    \
-    }                                                                                             \
-    explicit Name##Impl(double p) : Name##Impl(DropoutOptions(p)) {}                              \
-    void reset() override {}                                                                      \
-    void pretty_print(std::ostream& stream) const override {                                      \
-      stream << "grapnel::nn::" #Name "(p=" << options.p() << ')';                                \
-    }                                                                                             \
-    Tensor forward(const Tensor& input) {                                                         \
-      return maybe_in_place(options.inplace() && is_training(), input, [this](const Tensor& x) {  \
-        return function(x, options.p(), is_training());                                           \
-      });                                                                                         \
-    }                                                                                             \
-                                                                                                  \
-    DropoutOptions options;                                                                       \
-  };                                                                                              \
+#define GRAPNEL_DROPOUT(Name, function)                                                          \
+  class Name##Impl : public Cloneable<Name##Impl> {                                              \
+   public:                                                                                       \
+    explicit Name##Impl(const DropoutOptions& options_ = {}) : options(options_) {               \
+      check(options.p() >= 0 && options.p() <= 1, #Name ": p must be between 0 and 1, got ",     \
+            options.p(), ".");                                                                   \
+    }                                                                                            \
+    explicit Name##Impl(double p) : Name##Impl(DropoutOptions(p)) {}                             \
+    void reset() override {}                                                                     \
+    void pretty_print(std::ostream& stream) const override {                                     \
+      stream << "grapnel::nn::" #Name "(p=" << options.p() << ')';                               \
+    }                                                                                            \
+    Tensor forward(const Tensor& input) {                                                        \
+      return maybe_in_place(options.inplace() && is_training(), input, [this](const Tensor& x) { \
+        return function(x, options.p(), is_training());                                          \
+      });                                                                                        \
+    }                                                                                            \
+                                                                                                 \
+    DropoutOptions options;                                                                      \
+  };                                                                                             \
   GRAPNEL_MODULE(Name)
 /// In training, zeroes each element with probability p and scales the others up.
 GRAPNEL_DROPOUT(Dropout, dropout);

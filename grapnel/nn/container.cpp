@@ -112,8 +112,8 @@ void ParameterListImpl::append(const Tensor& parameter) {
   register_parameter(std::to_string(size()), parameter, parameter.requires_grad());
 }
 Tensor& ParameterListImpl::at(size_t index) {
-  check(index < size(), "ParameterList: parameter ", index, " was asked for, but there are ", size(),
-        ".");
+  check(index < size(), "ParameterList: parameter ", index, " was asked for, but there are ",
+        size(), ".");
   return parameters_[index].value();
 }
 std::shared_ptr<Module> ParameterListImpl::clone() const {

@@ -35,7 +35,8 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, con
         " groups, got shape ", x.shape(), ".");
   const int64_t groups = checked_mul(x.size(0), num_groups, "group_norm"),
                 per_group = x.numel() / std::max<int64_t>(1, groups);
-  const Tensor y = layer_norm(x.reshape({groups, per_group}), {per_group}, {}, {}, eps).view(x.shape());
+  const Tensor y =
+      layer_norm(x.reshape({groups, per_group}), {per_group}, {}, {}, eps).view(x.shape());
   return scaled_by_channel(y, weight, bias);
 }
 
@@ -74,7 +75,8 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
             (use_input_stats || running_mean.defined()),
         "instance_norm: without the statistics of x both running ones are needed.");
   if (!use_input_stats)
-    return batch_norm(x, weight, bias, running_mean, running_var, /*training=*/false, momentum, eps);
+    return batch_norm(x, weight, bias, running_mean, running_var, /*training=*/false, momentum,
+                      eps);
   const int64_t images = checked_mul(x.size(0), x.size(1), "instance_norm"),
                 pixels = x.numel() / std::max<int64_t>(1, images);
   check(pixels > 1, "instance_norm: there must be more than one pixel per channel, got shape ",

@@ -31,8 +31,8 @@ Tensor functional::upsample(const Tensor& x, const UpsampleOptions& options,
     }
     const auto pixels = static_cast<double>(x.size(static_cast<int64_t>(i) + 2));
     const double scaled = std::floor(pixels * (*factor)[at]);
-    check(scaled >= 1 && scaled < 1e18, "interpolate: a scale_factor of ", (*factor)[at],
-          " makes ", scaled, " pixels of ", pixels, ".");
+    check(scaled >= 1 && scaled < 1e18, "interpolate: a scale_factor of ", (*factor)[at], " makes ",
+          scaled, " pixels of ", pixels, ".");
     sizes.push_back(static_cast<int64_t>(scaled));
     if (!recompute_scale_factor) scales.push_back((*factor)[at]);
   }

@@ -71,7 +71,7 @@ class Tensor {
   bool is_cuda() const { return device().is_cuda(); }
   /// The number of its CUDA device; -1 on the CPU.
   int64_t get_device() const { return is_cuda() ? device().index() : -1; }
-  Layout layout() const { return Layout::Strided; }
+  MemoryLayout layout() const { return MemoryLayout::Strided; }
   size_t element_size() const { return grapnel::element_size(dtype()); }
   size_t itemsize() const { return element_size(); }
   int64_t nbytes() const { return numel() * static_cast<int64_t>(element_size()); }

@@ -9,9 +9,9 @@
 
 namespace grapnel {
 
-/// How elements lie in memory: by strides, always.
-enum class Layout : uint8_t { Strided };
-inline constexpr Layout kStrided = Layout::Strided;
+/// How elements lie in memory: by strides, always. LibTorch calls it Layout.
+enum class MemoryLayout : uint8_t { Strided };
+inline constexpr MemoryLayout kStrided = MemoryLayout::Strided;
 
 /// Type, device and whether a gradient is required, for functions that make tensors.
 class TensorOptions {
@@ -20,7 +20,7 @@ class TensorOptions {
   TensorOptions(DType t) : dtype_(t) {}
   TensorOptions(Device d) : device_(d) {}
   TensorOptions(DeviceType d) : device_(d) {}
-  TensorOptions(Layout) {}
+  TensorOptions(MemoryLayout) {}
 
   TensorOptions dtype(DType t) const { return with(&TensorOptions::dtype_, std::optional(t)); }
   TensorOptions device(DeviceType d, int8_t index) const { return device(Device(d, index)); }
@@ -35,8 +35,8 @@ class TensorOptions {
   Device device() const { return device_ ? *device_ : get_default_device(); }
   bool requires_grad() const { return requires_grad_; }
   /// The only layout there is; accepted for LibTorch's sake.
-  TensorOptions layout(Layout) const { return *this; }
-  Layout layout() const { return Layout::Strided; }
+  TensorOptions layout(MemoryLayout) const { return *this; }
+  MemoryLayout layout() const { return MemoryLayout::Strided; }
   /// Memory is never pinned; accepted for LibTorch's sake.
   TensorOptions pinned_memory(bool) const { return *this; }
   bool pinned_memory() const { return false; }
@@ -60,7 +60,7 @@ inline TensorOptions dtype(DType t) { return TensorOptions().dtype(t); }
 /// Options that name a device.
 inline TensorOptions device(Device d) { return TensorOptions().device(d); }
 /// Options that name a layout.
-inline TensorOptions layout(Layout l) { return TensorOptions().layout(l); }
+inline TensorOptions layout(MemoryLayout l) { return TensorOptions().layout(l); }
 /// All of it, as text.
 std::ostream& operator<<(std::ostream& out, const TensorOptions& options);
 
