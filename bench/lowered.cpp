@@ -37,7 +37,8 @@ bool apart = false;
 
 template <class D, class... T>
 Outputs run(const typename D::Attrs& attrs, const T&... tensors) {
-  const Tensor* const inputs[] = {&tensors...};
+  const Tensor* const list[] = {&tensors...};
+  const Inputs inputs(list);
   return apart ? op_of<D>.lower(inputs, &attrs) : apply_all(op_of<D>, inputs, &attrs);
 }
 
