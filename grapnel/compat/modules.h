@@ -15,7 +15,8 @@
   X(Softshrink) X(Softplus) X(Hardtanh) X(GELU) X(PReLU) X(GLU) X(Softmax) X(LogSoftmax)            \
   X(Dropout) X(Dropout2d) X(Dropout3d) X(AlphaDropout) X(FeatureAlphaDropout) X(MSELoss) X(L1Loss)  \
   X(NLLLoss) X(CrossEntropyLoss) X(BCELoss) X(BCEWithLogitsLoss) X(SmoothL1Loss) X(HuberLoss)       \
-  X(KLDivLoss) X(LSTM) X(GRU) X(MultiheadAttention) X(TransformerEncoderLayer)                      \
+  X(KLDivLoss) X(LSTM) X(GRU) X(RNN) X(LSTMCell) X(GRUCell) X(RNNCell) X(MultiheadAttention)        \
+  X(TransformerEncoderLayer)                                                                        \
   X(TransformerDecoderLayer) X(ReflectionPad1d) X(ReflectionPad2d) X(ReflectionPad3d)               \
   X(ReplicationPad1d) X(ReplicationPad2d) X(ReplicationPad3d) X(ZeroPad1d) X(ZeroPad2d)             \
   X(ZeroPad3d) X(ConstantPad1d) X(ConstantPad2d) X(ConstantPad3d) X(Upsample) X(PixelShuffle)       \

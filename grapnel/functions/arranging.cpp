@@ -67,8 +67,9 @@ Tensor diag_embed(const Tensor& x, int64_t offset) {
   GRAPNEL_CALL_SITE;
   check(x.dim() > 0, "diag_embed: a 0-dimensional tensor has no diagonal to fill.");
   // Row i holds element i in the column i + offset (or the other way round).
-  const int64_t n = x.size(-1), size = checked_add(n, std::abs(offset), "diag_embed");
-  const int64_t rows = std::max<int64_t>(0, -offset), columns = std::max<int64_t>(0, offset);
+  const int64_t n = x.size(-1), columns = std::max<int64_t>(0, offset),
+                rows = offset < 0 ? checked_sub(int64_t{0}, offset, "diag_embed") : 0,
+                size = checked_add(n, rows + columns, "diag_embed");
   const Tensor padded = pad(x, {rows, columns});
   const Tensor at = arange(size, TensorOptions(x.device()));
   const Tensor on_diagonal = at.unsqueeze(0) == at.unsqueeze(1) + offset;
@@ -124,7 +125,7 @@ Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
   sizes[at] = (length - size) / step + 1;
   sizes.push_back(size);
   strides.push_back(strides[at]);
-  strides[at] *= step;
+  strides[at] *= std::min(step, std::max<int64_t>(1, length));  // a longer step is never taken
   return rows.as_strided(sizes, strides, rows.storage_offset());
 }
 

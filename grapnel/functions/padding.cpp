@@ -61,13 +61,14 @@ Tensor pad(const Tensor& x, IntArrayRef padding, PadMode mode, const Scalar& val
   Tensor out = x;
   for (size_t i = 0; i < padding.size(); i += 2) {
     const int64_t dim = x.dim() - 1 - static_cast<int64_t>(i / 2);
-    const int64_t before = std::max<int64_t>(0, padding[i]), cut = before - padding[i];
-    const int64_t after = std::max<int64_t>(0, padding[i + 1]), cut_after = after - padding[i + 1];
-    const int64_t left = x.size(dim) - cut - cut_after;
-    check(cut <= x.size(dim) && cut_after <= x.size(dim) && left >= 0, "pad: [", padding[i], ", ",
-          padding[i + 1], "] cuts off more than the ", x.size(dim), " elements of dimension ", dim,
-          ".");
-    if (left < x.size(dim)) out = out.narrow(dim, cut, left);
+    const int64_t length = x.size(dim), before = std::max<int64_t>(0, padding[i]),
+                  after = std::max<int64_t>(0, padding[i + 1]);
+    const bool fits = padding[i] >= -length && padding[i + 1] >= -length;
+    const int64_t cut = fits ? before - padding[i] : 0,
+                  left = fits ? length - cut - (after - padding[i + 1]) : -1;
+    check(left >= 0, "pad: [", padding[i], ", ", padding[i + 1], "] cuts off more than the ",
+          length, " elements of dimension ", dim, ".");
+    if (left < length) out = out.narrow(dim, cut, left);
     if (before == 0 && after == 0) continue;
     out = mode == PadMode::constant ? pad_with_value(out, dim, before, after, value)
                                     : pad_from_itself(out, dim, before, after, mode);

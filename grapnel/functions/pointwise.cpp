@@ -48,7 +48,7 @@ Tensor hardshrink(const Tensor& x, const Scalar& lambd) {
 Tensor softshrink(const Tensor& x, const Scalar& lambd) {
   GRAPNEL_CALL_SITE;
   check(lambd.to_double() >= 0, "softshrink: lambd must not be negative, got ", lambd, ".");
-  return where(x > lambd, x - lambd, where(x < -lambd.to_double(), x + lambd, 0));
+  return where(abs(x) <= lambd, 0, where(x > 0, x - lambd, x + lambd));  // NaN stays NaN
 }
 Tensor tanhshrink(const Tensor& x) {
   GRAPNEL_CALL_SITE;

@@ -1,4 +1,6 @@
 /// Tensors that change their own sizes.
+#include <algorithm>
+
 #include "grapnel/base/checked.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/functions/functions.h"
@@ -55,7 +57,9 @@ Tensor& Tensor::resize_(IntArrayRef sizes) const {
   if (elements <= held)
     return become("resize_", *this, as_strided(sizes, strides, storage_offset()));
   const Tensor larger = empty({elements}, options());
-  larger.narrow(0, 0, numel()).copy_(reshape({-1}).detach());
+  // An expanded tensor has more elements than memory, and may be asked for fewer than it has.
+  const int64_t kept = std::min(elements, numel());
+  larger.narrow(0, 0, kept).copy_(reshape({-1}).narrow(0, 0, kept).detach());
   return become("resize_", *this, larger.view(sizes));
 }
 Tensor& Tensor::resize_as_(const Tensor& other) const {

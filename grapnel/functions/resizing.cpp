@@ -25,6 +25,10 @@ struct Scale {
       step = out > 1 ? static_cast<double>(in - 1) / static_cast<double>(out - 1) : 0;
     else step = exact ? static_cast<double>(in) / static_cast<double>(out) : 1 / scale;
   }
+  /// The pixel of x in which a place >= 0 lies; the last one for those behind it, however far.
+  int64_t pixel(double place) const {
+    return static_cast<int64_t>(std::min(std::floor(place), static_cast<double>(in - 1)));
+  }
 };
 
 /// The pixel in which the edge (`halves` = 0) or the centre (1) of each pixel of the result lies.
@@ -35,7 +39,7 @@ Tensor nearest(const Tensor& x, int64_t dim, const Scale& s, int64_t halves) {
     const int64_t at = 2 * i + halves;  // in halves of a pixel
     const int64_t source =
         s.exact ? at * s.in / (2 * s.out)
-                : static_cast<int64_t>(std::floor(static_cast<double>(at) / 2 * s.step));
+                : s.pixel(static_cast<double>(at) / 2 * s.step);
     index[static_cast<size_t>(i)] = std::min(s.in - 1, source);
   }
   return x.index_select(dim, from_vector(index).to(x.device()));
@@ -48,9 +52,9 @@ Tensor linear_along(const Tensor& x, int64_t dim, const Scale& s, bool align_cor
   for (size_t i = 0; i < n; ++i) {
     const auto place = static_cast<double>(i);
     const double at = align_corners ? place * s.step : std::max(0.0, (place + 0.5) * s.step - 0.5);
-    below[i] = std::min(s.in - 1, static_cast<int64_t>(at));
+    below[i] = s.pixel(at);
     above[i] = std::min(s.in - 1, below[i] + 1);
-    weight[i] = at - static_cast<double>(below[i]);
+    weight[i] = std::min(1.0, at - static_cast<double>(below[i]));
   }
   Shape column = Shape::filled(static_cast<int>(x.dim()), 1);
   column[static_cast<int>(dim)] = s.out;

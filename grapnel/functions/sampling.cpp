@@ -53,8 +53,10 @@ Tensor normal(double mean, double std, IntArrayRef sizes, std::optional<Generato
 Tensor bernoulli(const Tensor& p, std::optional<Generator> generator) {
   GRAPNEL_CALL_SITE;
   check_floating("bernoulli", p);
-  const Tensor draws = empty(p.sizes(), TensorOptions(p.dtype()).device(p.device()));
-  return (random::uniform_(draws, 0, 1, pointer_to(generator)) < p.detach()).to(p.dtype());
+  // A narrow type has too few numbers between 0 and 1 for small probabilities.
+  const DType wide = dtype_of(compute_type(p.dtype()));
+  const Tensor draws = empty(p.sizes(), TensorOptions(wide).device(p.device()));
+  return (random::uniform_(draws, 0, 1, pointer_to(generator)) < p.detach().to(wide)).to(p.dtype());
 }
 Tensor bernoulli(const Tensor& x, double p, std::optional<Generator> generator) {
   GRAPNEL_CALL_SITE;

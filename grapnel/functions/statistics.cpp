@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "grapnel/base/checked.h"
 #include "grapnel/functions/factories.h"
 #include "grapnel/ops/op.h"
 #include "grapnel/ops/op_site.h"
@@ -73,6 +74,10 @@ Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bo
         "quantile: x and q must be of one floating-point type and q a number or a vector, got ",
         x.dtype(), " and ", q.dtype(), " of shape ", q.shape(), ".");
   check(x.numel() > 0, "quantile: x of shape ", x.shape(), " has no elements.");
+  // Places in a row are numbers that a narrow type does not hold.
+  const DType wide = dtype_of(compute_type(x.dtype()));
+  if (wide != x.dtype())
+    return quantile(x.to(wide), q.to(wide), dim, keepdim, interpolation).to(x.dtype());
   const int at = dim ? wrap_dim(*dim, static_cast<int>(x.dim()), "quantile") : 0;
   const bool flat = !dim || x.dim() == 0;
   const Tensor rows = flat ? x.reshape({-1}) : x.movedim(at, -1);
@@ -123,7 +128,7 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
     check(values.min().item<int64_t>() >= 0,
           "bincount: the elements must not be negative, the smallest is ",
           values.min().item<int64_t>(), ".");
-    size = std::max(size, values.max().item<int64_t>() + 1);
+    size = std::max(size, checked_add(values.max().item<int64_t>(), int64_t{1}, "bincount"));
   }
   const Tensor amounts = weights.defined() ? weights : ones_like(values);
   const DType type = !weights.defined()            ? kInt64
@@ -139,7 +144,8 @@ Tensor histc(const Tensor& x, int64_t bins, const Scalar& min, const Scalar& max
         "histc: there must be at least one bin, and x of a floating-point type, got ", bins,
         " and ", x.dtype(), ".");
   double low = min.to_double(), high = max.to_double();
-  const Tensor values = x.detach().reshape({-1});
+  // Numbers of bins and counts are more than a narrow type holds.
+  const Tensor values = x.detach().reshape({-1}).to(dtype_of(compute_type(x.dtype())));
   if (low == high && x.numel() > 0)
     low = values.min().item<double>(), high = values.max().item<double>();
   if (low == high) low -= 1, high += 1;
@@ -150,8 +156,9 @@ Tensor histc(const Tensor& x, int64_t bins, const Scalar& min, const Scalar& max
   // What lies outside, NaN included, goes to a bin of its own, which is cut off.
   const Tensor bin = where(inside, clamp(floor(where(inside, place, 0)), 0, bins - 1), bins);
   const Tensor counts =
-      scatter_add(zeros({bins + 1}, x.options()), 0, bin.to(kInt64), ones_like(values));
-  return counts.narrow(0, 0, bins).contiguous();
+      scatter_add(zeros({checked_add(bins, int64_t{1}, "histc")}, values.options()), 0,
+                                    bin.to(kInt64), ones_like(values));
+  return counts.narrow(0, 0, bins).to(x.dtype()).contiguous();
 }
 
 // --- places in sorted sequences ---

@@ -15,12 +15,13 @@ struct PyDataset {
 
 nb::object batch(const PyDataset& d, const Ints& indices, uint64_t seed) {
   data::Example out;
+  const std::vector<int64_t> list = IntArrayRef(indices).vec();
   {
     const WithoutInterpreter others_run;
     std::vector<Generator> randoms;
-    for (const int64_t i : indices.values)
+    for (const int64_t i : list)
       randoms.push_back(Generator(data::mix_seed(seed, static_cast<uint64_t>(i))));
-    out = d.dataset->get_batch(indices.values, randoms);
+    out = d.dataset->get_batch(list, randoms);
   }
   return out.target.defined() ? nb::make_tuple(result(out.data), result(out.target))
                               : nb::make_tuple(result(out.data));
@@ -41,7 +42,7 @@ void bind_data(nb::module_& m) {
              return out;
            })
       .def("decode",
-           [](const PyDataset& d, const Ints& tokens) { return d.text->decode(tokens.values); });
+           [](const PyDataset& d, const Ints& tokens) { return d.text->decode(IntArrayRef(tokens).vec()); });
   data.def(
       "fashion_mnist",
       [](const std::optional<std::string>& root, bool train) {

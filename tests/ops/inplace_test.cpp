@@ -98,7 +98,7 @@ TEST_CASE("every op: results that may not be changed in place are those of PyTor
       "exp",     "exp2", "expm1", "sqrt",       "rsqrt", "reciprocal",  "sigmoid",  "tanh",
       "relu",    "elu",   "softmax",    "log_softmax", "pow",   "amax",     "amin",
       "prod",    "cumprod", "tan",      "norm",  "logsumexp",   "layer_norm", "max_pool2d",
-      "sort",    "topk",  "max",        "min",   "kthvalue",    "median",   "mode", "cummax", "cummin", "recurrent"};
+      "sort",    "topk",  "max",        "min",   "kthvalue",    "median",   "mode", "cummax", "cummin", "recurrence", "recurrent"};
   std::string others;
   for (const Op* op : all_ops())
     for (int i = 0; i < std::max(op->arity, 1); ++i)
