@@ -119,6 +119,7 @@ extern template class RNNImplBase<RNNImpl>;
 
 // --- single steps ---
 
+/// Options of all cells.
 struct RNNCellOptionsBase {
   RNNCellOptionsBase(int64_t input_size, int64_t hidden_size)
       : input_size_(input_size), hidden_size_(hidden_size) {}
@@ -164,6 +165,7 @@ class LSTMCellImpl : public RNNCellImplBase<LSTMCellImpl> {
 };
 GRAPNEL_MODULE(LSTMCell);
 
+/// Returns h.
 class GRUCellImpl : public RNNCellImplBase<GRUCellImpl> {
  public:
   using RNNCellImplBase::RNNCellImplBase;
@@ -174,6 +176,7 @@ class GRUCellImpl : public RNNCellImplBase<GRUCellImpl> {
 };
 GRAPNEL_MODULE(GRUCell);
 
+/// Returns h.
 class RNNCellImpl : public RNNCellImplBase<RNNCellImpl> {
  public:
   using RNNCellImplBase::RNNCellImplBase;

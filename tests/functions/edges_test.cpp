@@ -27,6 +27,17 @@ TEST_CASE("quantile and histc count in more than a narrow type holds") {
   CHECK(same_bits(histc(zeros({300}, kBFloat16), 4, -1, 1), tensor({0.0, 0.0, 300.0, 0.0}).to(kBFloat16)));
 }
 
+TEST_CASE("gradients of powers of zero and of the angle at the origin are PyTorch's") {
+  const Tensor a = zeros({3}, kFloat64).requires_grad_(),
+               b = tensor({-1.0, 0.0, 2.0}, kFloat64).requires_grad_();
+  pow(a, b).sum().backward();
+  CHECK(b.grad().equal(tensor({-INFINITY, 0.0, 0.0}, kFloat64)));
+  const Tensor y = zeros({1}).requires_grad_(), x = zeros({1}).requires_grad_();
+  atan2(y, x).backward();
+  CHECK(y.grad().item<double>() == 0);
+  CHECK(x.grad().item<double>() == 0);
+}
+
 TEST_CASE("softshrink of NaN is NaN") {
   const Tensor y = softshrink(tensor({NAN, 0.2, -2.0, 2.0}, kFloat64), 0.5);
   CHECK(std::isnan(y[0].item<double>()));

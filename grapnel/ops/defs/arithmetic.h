@@ -151,7 +151,7 @@ struct Pow : Pointwise<2> {
       return pow(a, b);
     }
   }
-  static constexpr SaveMask saves[] = {input(0) | input(1), input(0) | output()};
+  static constexpr SaveMask saves[] = {input(0) | input(1), input(0) | input(1) | output()};
   static Grads grad(const Saved& s, const Tensor& g) {
     Tensor ga, gb;
     if (s.needs(0)) {
@@ -161,8 +161,9 @@ struct Pow : Pointwise<2> {
       ga = g * where(b == 0, 0.0, b * apply<Pow>(a, b - 1));
     }
     if (s.needs(1)) {
-      const Tensor a = s.input(0), y = s.output();
-      gb = g * where(a == 0, 0.0, y * log(where(a == 0, 1.0, a)));
+      // 0^b is flat for b >= 0, where log(0) * 0^b would be -inf * 0; below it falls without bound.
+      const Tensor a = s.input(0), y = s.output(), flat = logical_and(a == 0, s.input(1) >= 0);
+      gb = g * where(flat, 0.0, y * log(where(flat, 1.0, a)));
     }
     return {ga, gb};
   }

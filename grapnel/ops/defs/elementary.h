@@ -116,7 +116,8 @@ struct Atan2 : Pointwise<2> {
   static constexpr SaveMask saves[] = {input(0) | input(1), input(0) | input(1)};
   static Grads grad(const Saved& s, const Tensor& g) {
     const Tensor y = s.input(0), x = s.input(1);
-    const Tensor scaled = g / (x * x + y * y);
+    // No angle at the origin, and no gradient.
+    const Tensor square = x * x + y * y, scaled = g / where(square == 0, 1.0, square);
     return {s.needs(0) ? scaled * x : Tensor(), s.needs(1) ? -scaled * y : Tensor()};
   }
   static Samples samples() { return sample_pairs({-1.5, 0.25, 3.0}, {2.0, -0.5, 0.125}); }
